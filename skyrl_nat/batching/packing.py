@@ -1,0 +1,203 @@
+"""Samples onto ranks and into micro-batches, and back. Legend: N packed tokens of one micro-batch.
+
+Loss and gradient do not depend on anything decided here: weights and denominator are those of the step.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from skyrl_nat.batching.micro_batch import MicroBatch
+from skyrl_nat.errors import ConfigError, DataError
+from skyrl_nat.types import TrainingSample
+
+ATTENTION_SCALE_TOKENS = 8192
+"""Sequence length at which attention costs as much as all the rest of a small model."""
+
+
+def pack(
+    samples: Sequence[TrainingSample],
+    token_weights: Sequence[float],
+    *,
+    num_ranks: int,
+    token_budget: int,
+) -> list[list[MicroBatch]]:
+    """Return the grid `[rank][k]` of micro-batches that holds every sample once.
+
+    Samples go to the least loaded rank, costliest first, and on each rank first-fit into micro-batches,
+    which are then ordered by cost, since ranks run them in lock step. Every rank gets the same number of
+    them, fillers of weight 0 included, so that collectives match. Equal input gives an equal grid.
+
+    Args:
+        samples: All samples of one optimizer step.
+        token_weights: One per sample, from `algorithms.reduction`.
+        num_ranks: Data-parallel ranks, >= 1.
+        token_budget: Tokens of one micro-batch at most.
+
+    Raises:
+        ConfigError: One sample alone exceeds the budget.
+        DataError: The number of weights is wrong.
+    """
+    if len(token_weights) != len(samples):
+        raise DataError(
+            f"token_weights must have one entry per sample ({len(samples)}), got "
+            f"{len(token_weights)}. Take them from algorithms.reduction for the same samples."
+        )
+    for sample in samples:
+        if sample.num_tokens > token_budget:
+            raise ConfigError(
+                f"the token budget of a micro-batch must be >= the longest sample ({sample.num_tokens} "
+                f"tokens, {sample.sample_id}), got {token_budget}. Raise the token budget of training "
+                "or lower rollout.max_total_tokens."
+            )
+    by_cost = sorted(range(len(samples)), key=lambda i: (-_cost(samples[i]), i))
+    loads = [0.0] * num_ranks
+    per_rank: list[list[int]] = [[] for _ in range(num_ranks)]
+    for index in by_cost:
+        rank = min(range(num_ranks), key=lambda r: (loads[r], r))
+        loads[rank] += _cost(samples[index])
+        per_rank[rank].append(index)
+    grid_indices = [_first_fit(samples, indices, token_budget) for indices in per_rank]
+    length = max(1, *(len(row) for row in grid_indices))
+    return [
+        [build_micro_batch([samples[i] for i in b], [token_weights[i] for i in b]) for b in row]
+        + [filler_micro_batch() for _ in range(length - len(row))]
+        for row in grid_indices
+    ]
+
+
+def build_micro_batch(
+    samples: Sequence[TrainingSample], token_weights: Sequence[float]
+) -> MicroBatch:
+    """Concatenate samples into one micro-batch, in order.
+
+    Args:
+        samples: At least one.
+        token_weights: One per sample.
+    """
+    lengths = [s.num_tokens for s in samples]
+    mask = torch.tensor([m for s in samples for m in s.loss_mask], dtype=torch.bool)
+    repeats = torch.tensor(lengths)
+    weights = torch.tensor(token_weights, dtype=torch.float32).repeat_interleave(repeats)
+    advantages = torch.tensor([s.advantage for s in samples], dtype=torch.float32)
+    rollout = [
+        logprob if is_kept else 0.0
+        for s in samples
+        for logprob, is_kept in zip(s.rollout_logprobs, s.loss_mask, strict=True)
+    ]
+    return MicroBatch(
+        token_ids=torch.tensor([t for s in samples for t in s.token_ids], dtype=torch.int64),
+        position_ids=torch.cat([torch.arange(n, dtype=torch.int64) for n in lengths]),
+        cu_seqlens=torch.tensor([0, *accumulate(lengths)], dtype=torch.int32),
+        loss_mask=mask,
+        advantages=advantages.repeat_interleave(repeats),
+        token_weights=torch.where(mask, weights, 0.0),
+        rollout_logprobs=torch.tensor(rollout, dtype=torch.float32),
+        sample_ids=tuple(s.sample_id for s in samples),
+    )
+
+
+def filler_micro_batch() -> MicroBatch:
+    """Return two tokens outside the loss: a rank's part in the collectives when it has no work left."""
+    return MicroBatch(
+        token_ids=torch.zeros(2, dtype=torch.int64),
+        position_ids=torch.arange(2, dtype=torch.int64),
+        cu_seqlens=torch.tensor([0, 2], dtype=torch.int32),
+        loss_mask=torch.zeros(2, dtype=torch.bool),
+        advantages=torch.zeros(2),
+        token_weights=torch.zeros(2),
+        rollout_logprobs=torch.zeros(2),
+    )
+
+
+def attach_logprobs(
+    micro_batches: Sequence[MicroBatch],
+    logprobs: Sequence[Tensor],
+    field: Literal["old_logprobs", "ref_logprobs"],
+) -> None:
+    """Hang log-probs that a worker computed for these micro-batches onto them, in place.
+
+    Args:
+        micro_batches: One rank's row of the grid.
+        logprobs: One `[N]` tensor per micro-batch, in the same order.
+        field: Which field takes them.
+
+    Raises:
+        DataError: Count or lengths differ.
+    """
+    found = [tuple(t.shape) for t in logprobs]
+    expected = [(m.num_tokens,) for m in micro_batches]
+    if found != expected:
+        raise DataError(
+            f"{field} must have the shapes of their micro-batches {expected}, got {found}. Use the grid "
+            "that the log-probs were computed on."
+        )
+    for micro_batch, values in zip(micro_batches, logprobs, strict=True):
+        setattr(micro_batch, field, values)
+
+
+def unpack_per_sample(
+    micro_batches: Sequence[MicroBatch], values: Sequence[Tensor]
+) -> dict[str, Tensor]:
+    """Cut `[N]` tensors per micro-batch into one tensor per sample id.
+
+    Args:
+        micro_batches: Any micro-batches; fillers are left out.
+        values: One `[N]` tensor per micro-batch.
+    """
+    cut: dict[str, Tensor] = {}
+    for micro_batch, value in zip(micro_batches, values, strict=True):
+        if micro_batch.sample_ids:
+            parts = value.split(micro_batch.cu_seqlens.diff().tolist())
+            cut.update(zip(micro_batch.sample_ids, parts, strict=True))
+    return cut
+
+
+def split_updates(
+    samples: Sequence[TrainingSample], updates_per_batch: int
+) -> list[list[TrainingSample]]:
+    """Split a batch into the samples of its optimizer steps; groups stay whole and in order.
+
+    Args:
+        samples: All samples of the batch.
+        updates_per_batch: Optimizer steps wanted, >= 1.
+
+    Returns:
+        At most `updates_per_batch` lists, none of them empty, whose numbers of groups differ by 1 at most.
+    """
+    groups: dict[str, list[TrainingSample]] = {}
+    for sample in samples:
+        groups.setdefault(sample.group_id, []).append(sample)
+    ordered = list(groups.values())
+    count = min(updates_per_batch, len(ordered))
+    borders = [len(ordered) * i // count for i in range(count + 1)] if count else [0]
+    return [
+        [sample for group in ordered[start:end] for sample in group]
+        for start, end in zip(borders[:-1], borders[1:], strict=True)
+    ]
+
+
+def _cost(sample: TrainingSample) -> float:
+    """Return the relative cost of training on one sample: linear layers and attention."""
+    return sample.num_tokens * (1.0 + sample.num_tokens / ATTENTION_SCALE_TOKENS)
+
+
+def _first_fit(
+    samples: Sequence[TrainingSample], indices: Sequence[int], token_budget: int
+) -> list[list[int]]:
+    """Put indices, costliest first, each into the first bin with room; return bins, costliest first."""
+    bins: list[list[int]] = []
+    room: list[int] = []
+    for index in indices:
+        need = samples[index].num_tokens
+        place = next((b for b, free in enumerate(room) if free >= need), None)
+        if place is None:
+            bins.append([])
+            room.append(token_budget)
+            place = len(bins) - 1
+        bins[place].append(index)
+        room[place] -= need
+    return sorted(bins, key=lambda b: (-sum(_cost(samples[i]) for i in b), b))

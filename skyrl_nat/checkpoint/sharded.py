@@ -1,0 +1,89 @@
+"""Model, optimizer and counters as a torch distributed checkpoint (DCP): any number of ranks can load it."""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+import torch
+import torch.distributed.checkpoint as dcp
+from torch import Tensor, nn
+from torch.distributed.checkpoint.api import CheckpointException
+
+from skyrl_nat.errors import CheckpointError
+
+
+def save_sharded(
+    folder: Path,
+    parameters: Iterable[tuple[str, nn.Parameter]],
+    optimizer: torch.optim.Optimizer | None,
+    counters: Mapping[str, int],
+) -> None:
+    """Write every rank's shards; all ranks of the process group must call this together.
+
+    Args:
+        folder: Created if missing, must be the same shared folder on all ranks.
+        parameters: Names and parameters, each once.
+        optimizer: Its tensors are saved under the parameters' names; None for a model alone.
+        counters: Integers of the run, equal on all ranks.
+
+    Raises:
+        CheckpointError: Writing failed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    state = _tensors(parameters, optimizer) | {
+        f"counter.{name}": torch.tensor(value) for name, value in counters.items()
+    }
+    try:
+        dcp.save(state, checkpoint_id=folder)
+    except (CheckpointException, OSError) as error:
+        raise CheckpointError(
+            f"the checkpoint must be written to {folder}, got: {error}. Check free space and permissions."
+        ) from error
+
+
+def load_sharded(
+    folder: Path,
+    parameters: Iterable[tuple[str, nn.Parameter]],
+    optimizer: torch.optim.Optimizer | None,
+    counters: Iterable[str],
+) -> dict[str, int]:
+    """Fill parameters and optimizer state in place; all ranks must call this together.
+
+    Args:
+        folder: Written by `save_sharded`, by any number of ranks.
+        parameters: Names and parameters, each once.
+        optimizer: With its state present; None for a model alone.
+        counters: Names to read.
+
+    Returns:
+        The counters.
+
+    Raises:
+        CheckpointError: The folder is missing, incomplete or holds another model.
+    """
+    if not (folder / ".metadata").is_file():
+        raise CheckpointError(
+            f"{folder} must hold a complete sharded checkpoint, got no .metadata file. "
+            "Choose a checkpoint whose saving was finished."
+        )
+    numbers = {f"counter.{name}": torch.tensor(0) for name in counters}
+    try:
+        dcp.load(_tensors(parameters, optimizer) | numbers, checkpoint_id=folder)
+    except (CheckpointException, OSError, RuntimeError, ValueError) as error:
+        raise CheckpointError(
+            f"the checkpoint in {folder} must fit the model and be complete, got: {error}. "
+            "Resume with the model that the run was started with."
+        ) from error
+    return {name.removeprefix("counter."): int(value) for name, value in numbers.items()}
+
+
+def _tensors(
+    parameters: Iterable[tuple[str, nn.Parameter]], optimizer: torch.optim.Optimizer | None
+) -> dict[str, Tensor]:
+    """Return all tensors of model and optimizer by name, without copies."""
+    state: dict[str, Tensor] = {}
+    for name, parameter in parameters:
+        state[f"model.{name}"] = parameter.detach()
+        if optimizer is not None:
+            for key, value in optimizer.state[parameter].items():
+                state[f"optimizer.{name}.{key}"] = value
+    return state

@@ -1,0 +1,146 @@
+"""`skyrl-nat train | evaluate | plan`: parsing, exit codes and one-sentence errors; imports late."""
+
+import argparse
+import asyncio
+import json
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from skyrl_nat.errors import ConfigError, DataError, SkyRLNatError, StoppedError
+
+if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from skyrl_nat.config.run import RunConfig
+
+EXIT_FAILED = 1
+EXIT_BAD_INPUT = 2
+EXIT_STOPPED = 3
+EXIT_INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code."""
+    options = _parser().parse_args(arguments)
+    try:
+        options.function(options)
+    except (ConfigError, DataError) as error:
+        return _say(error, EXIT_BAD_INPUT)
+    except StoppedError as error:
+        return _say(error, EXIT_STOPPED)
+    except SkyRLNatError as error:
+        return _say(error, EXIT_FAILED)
+    except (KeyboardInterrupt, asyncio.CancelledError):
+        print("skyrl-nat: stopped. Go on with resume=latest", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="skyrl-nat", description="Train agents that write NAT agents, with GRPO.")
+    commands = parser.add_subparsers(required=True, metavar="command")
+    train = commands.add_parser("train", help="train; takes Hydra overrides, e.g. experiment=smoke_cpu trainer.steps=3")
+    train.add_argument("overrides", nargs="*", help="key=value, see conf/train.yaml")
+    train.set_defaults(function=_train)
+    plan = commands.add_parser("plan", help="print the resolved config and batch plan; starts nothing")
+    plan.add_argument("overrides", nargs="*")
+    plan.set_defaults(function=_plan)
+    evaluate = commands.add_parser("evaluate", help="play the held-out tasks with a checkpoint of a run")
+    evaluate.add_argument("run", type=Path, help="run folder")
+    evaluate.add_argument("--checkpoint", type=Path, help="checkpoint folder; default: the run's newest")
+    evaluate.add_argument("overrides", nargs="*", help="config overrides, e.g. evaluation.num_tasks=8")
+    evaluate.set_defaults(function=_evaluate)
+    return parser
+
+
+def _train(options: argparse.Namespace) -> None:
+    from skyrl_nat.config.load import load_config
+
+    config = resolve_name(load_config(options.overrides))
+    _run(_train_run(config))
+
+
+async def _train_run(config: "RunConfig") -> None:
+    from skyrl_nat.controller.loop import train
+    from skyrl_nat.controller.run import open_run
+    from skyrl_nat.controller.summary import show_summary
+
+    started = time.monotonic()
+    async with open_run(config) as run:
+        evaluations = await train(run)
+    show_summary(run, evaluations, time.monotonic() - started)
+
+
+def _plan(options: argparse.Namespace) -> None:
+    from skyrl_nat.config.load import load_config
+    from skyrl_nat.controller.run import load_data
+
+    config = load_config(options.overrides)
+    tasks, _ = load_data(config)
+    print(json.dumps({"config": config.to_dict(), "batch_plan": config.batch_plan(len(tasks))}, indent=1))
+
+
+def _evaluate(options: argparse.Namespace) -> None:
+    from skyrl_nat.checkpoint.manager import CheckpointManager
+    from skyrl_nat.config.load import config_from_file
+
+    config = config_from_file(options.run / "config.yaml", options.overrides)
+    checkpoint = options.checkpoint or CheckpointManager(options.run / "checkpoints").latest()
+    if checkpoint is None:
+        raise ConfigError(
+            f"{options.run} must hold a checkpoint to evaluate, found none. Train with checkpoint.save_final"
+        )
+    config.root_dir = str(options.run.resolve().parent)
+    config.name = options.run.resolve().name
+    config.resume = str(checkpoint)
+    _run(_evaluate_run(config))
+
+
+async def _evaluate_run(config: "RunConfig") -> None:
+    from skyrl_nat.controller.evaluate import evaluate
+    from skyrl_nat.controller.run import open_run
+
+    async with open_run(config) as run:
+        await run.push_weights()
+        result = await evaluate(run, run.step)
+    print(json.dumps(result.to_dict(), indent=1))
+
+
+def resolve_name(config: "RunConfig") -> "RunConfig":
+    """Give a run called `auto` its name: a new one, or with `resume=latest` the newest run that can go on."""
+    if config.name != "auto":
+        return config
+    root = Path(config.root_dir).expanduser()
+    if config.resume == "latest":
+        manifests = sorted(root.glob("*/checkpoints/step_*/manifest.json"), key=lambda path: path.stat().st_mtime)
+        if not manifests:
+            raise ConfigError(
+                f"resume=latest must find a run with a checkpoint in {root}, found none. Start afresh with resume=never"
+            )
+        config.name = manifests[-1].parents[2].name
+    else:
+        config.name = f"{config.environment.family.replace('/', '-')}-{time.strftime('%Y%m%d-%H%M%S')}"
+    return config
+
+
+def _run(work: "Coroutine[Any, Any, None]") -> None:
+    async def with_signals() -> None:
+        task = asyncio.current_task()
+        if task is not None:
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        await work
+
+    asyncio.run(with_signals())
+
+
+def _say(error: SkyRLNatError, code: int) -> int:
+    print(f"skyrl-nat: {error}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

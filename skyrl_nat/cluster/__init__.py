@@ -1,0 +1,1 @@
+"""Everything that knows Ray: session, placement, actors, groups. Start at `placement.py`."""

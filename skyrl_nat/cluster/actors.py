@@ -1,0 +1,97 @@
+"""The only file that turns plain worker classes into Ray actors."""
+
+import importlib
+import inspect
+import os
+import socket
+import sys
+from typing import Any
+
+import ray
+from ray.actor import ActorHandle
+from ray.util.placement_group import PlacementGroup
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+
+from skyrl_nat.cluster.placement import Slot
+
+
+class _Host:
+    """Holds one plain object and passes calls on; the object is named, so that only the actor imports it."""
+
+    def __init__(self, factory: str, kwargs: dict[str, Any]) -> None:
+        module, name = factory.split(":")
+        self._target = getattr(importlib.import_module(module), name)(**kwargs)
+
+    def address(self) -> tuple[str, int]:
+        """Return this node's address and a port that is free now."""
+        with socket.socket() as probe:
+            probe.bind(("", 0))
+            return ray.util.get_node_ip_address(), probe.getsockname()[1]
+
+    def identity(self) -> dict[str, Any]:
+        """Return process id and node, for messages and tests."""
+        return {"pid": os.getpid(), "node": socket.gethostname(), "python": sys.executable}
+
+
+@ray.remote(concurrency_groups={"control": 2})
+class ThreadedHost(_Host):
+    """For workers with blocking methods: one call at a time, control calls beside it."""
+
+    def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Run one method of the worker."""
+        return getattr(self._target, method)(*args, **kwargs)
+
+    @ray.method(concurrency_group="control")
+    def control(self, method: str) -> Any:
+        """Run a method of the host, also while a call is running."""
+        return getattr(self, method)()
+
+
+@ray.remote(max_concurrency=2048)
+class AsyncHost(_Host):
+    """For workers with async methods: many calls at once on one event loop."""
+
+    async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Run one method of the worker."""
+        result = getattr(self._target, method)(*args, **kwargs)
+        return await result if inspect.isawaitable(result) else result
+
+    async def control(self, method: str) -> Any:
+        """Run a method of the host."""
+        return getattr(self, method)()
+
+
+def spawn(
+    slot: Slot,
+    factory: str,
+    kwargs: dict[str, Any],
+    *,
+    group: PlacementGroup,
+    num_threads: int,
+    is_async: bool,
+    max_restarts: int = 0,
+) -> ActorHandle:
+    """Start one actor in its slot.
+
+    Args:
+        slot: Node and GPUs.
+        factory: `module:Class` of the plain worker.
+        kwargs: Its constructor arguments.
+        group: The reservation that the slot lies in.
+        num_threads: CPU threads for torch and OpenMP in it.
+        is_async: Whether the worker's methods are coroutines.
+        max_restarts: Times that Ray makes a dead actor anew; only for workers without state worth keeping.
+    """
+    environment = {"OMP_NUM_THREADS": str(num_threads)}
+    if slot.gpus:
+        environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, slot.gpus))
+    host = AsyncHost if is_async else ThreadedHost
+    return host.options(  # pyright: ignore[reportAttributeAccessIssue]
+        num_cpus=0,
+        num_gpus=0,
+        max_restarts=max_restarts,
+        runtime_env={"env_vars": environment},
+        scheduling_strategy=PlacementGroupSchedulingStrategy(
+            placement_group=group, placement_group_bundle_index=slot.node
+        ),
+    ).remote(factory, kwargs)

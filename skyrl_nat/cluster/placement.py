@@ -1,0 +1,135 @@
+"""Which worker sits on which node and GPUs: arithmetic first, so that it can be tested and printed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from skyrl_nat.config.cluster import ClusterConfig, Device, Placement
+from skyrl_nat.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeResources:
+    """What one node offers."""
+
+    name: str
+    num_cpus: float
+    num_gpus: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """One worker's place."""
+
+    role: str
+    """policy, engine, environment or reward (a reference shares the policy's slots)."""
+    rank: int
+    node: int
+    """Index into the nodes reserved."""
+    gpus: tuple[int, ...] = ()
+    """GPU indices on that node; empty for CPU work."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlacementPlan:
+    """All slots and what to reserve on each node."""
+
+    slots: tuple[Slot, ...]
+    bundles: tuple[dict[str, float], ...]
+    """Resources reserved on each node, in node order."""
+    num_threads: int
+    """CPU threads of each engine and policy rank."""
+
+    def of_role(self, role: str) -> list[Slot]:
+        """Return the slots of a role in rank order."""
+        return sorted((slot for slot in self.slots if slot.role == role), key=lambda slot: slot.rank)
+
+    def lines(self) -> list[str]:
+        """Return the plan in words, one line per node."""
+        rows = []
+        for node in range(len(self.bundles)):
+            here = [
+                f"{slot.role} {slot.rank}" + (f" (GPU {','.join(map(str, slot.gpus))})" if slot.gpus else "")
+                for slot in self.slots
+                if slot.node == node
+            ]
+            rows.append(f"node {node}: " + ", ".join(here))
+        return rows
+
+
+def plan_placement(config: ClusterConfig, nodes: Sequence[NodeResources]) -> PlacementPlan:
+    """Place every worker.
+
+    Colocated: policy rank r and the engine that covers GPU r share that GPU. Disaggregated: the policy takes
+    the first GPUs, engines the ones after. An engine never spans nodes. Environment and reward workers go
+    round the nodes.
+
+    Args:
+        config: Counts and mode.
+        nodes: What Ray sees; the first `num_nodes` that are large enough are used.
+
+    Raises:
+        ConfigError: With the shortfall in words.
+    """
+    usable = [node for node in nodes if node.num_gpus >= config.num_gpus_per_node]
+    if len(usable) < config.num_nodes:
+        seen = ", ".join(f"{node.name}: {node.num_gpus} GPUs, {node.num_cpus:g} CPUs" for node in nodes) or "none"
+        raise ConfigError(
+            f"cluster.num_nodes must find {config.num_nodes} nodes with {config.num_gpus_per_node} GPUs each, Ray sees "
+            f"{seen}. Lower cluster.num_nodes or cluster.num_gpus_per_node, or start more nodes"
+        )
+    chosen = usable[: config.num_nodes]
+    accelerated = _cpu_slots(config) if config.device is Device.cpu else _gpu_slots(config)
+    others = [
+        Slot(role=role, rank=rank, node=rank % config.num_nodes)
+        for role, number in (
+            ("environment", config.num_environment_workers),
+            ("reward", config.num_reward_workers),
+        )
+        for rank in range(number)
+    ]
+    bundles = tuple(
+        {"CPU": 1.0, "GPU": float(config.num_gpus_per_node)} if config.num_gpus_per_node else {"CPU": 1.0}
+        for _ in chosen
+    )
+    return PlacementPlan(
+        slots=(*accelerated, *others), bundles=bundles, num_threads=_num_threads(config, chosen, accelerated)
+    )
+
+
+def _cpu_slots(config: ClusterConfig) -> list[Slot]:
+    policy = [Slot(role="policy", rank=rank, node=rank % config.num_nodes) for rank in range(config.num_policy_ranks)]
+    engines = [Slot(role="engine", rank=rank, node=rank % config.num_nodes) for rank in range(config.num_engines)]
+    return policy + engines
+
+
+def _gpu_slots(config: ClusterConfig) -> list[Slot]:
+    per_node, per_engine = config.num_gpus_per_node, config.num_gpus_per_engine
+    policy = [
+        Slot(role="policy", rank=rank, node=rank // per_node, gpus=(rank % per_node,))
+        for rank in range(config.num_policy_ranks)
+    ]
+    first = 0 if config.placement is Placement.colocated else config.num_policy_ranks
+    engines = []
+    for rank in range(config.num_engines):
+        start = first + rank * per_engine
+        node, offset = divmod(start, per_node)
+        if offset + per_engine > per_node or node >= config.num_nodes:
+            raise ConfigError(
+                f"cluster.num_gpus_per_engine must let engine {rank} fit one node, GPUs {start} to "
+                f"{start + per_engine - 1} do not with {config.num_nodes} nodes of {per_node}. Use engine sizes and a "
+                "number of policy ranks that divide the node"
+            )
+        engines.append(Slot(role="engine", rank=rank, node=node, gpus=tuple(range(offset, offset + per_engine))))
+    return policy + engines
+
+
+def _num_threads(config: ClusterConfig, nodes: Sequence[NodeResources], slots: Sequence[Slot]) -> int:
+    if config.num_threads:
+        return config.num_threads
+    cpus = min(node.num_cpus for node in nodes)
+    computing = [slot for slot in slots if slot.node == 0]
+    if config.device is Device.cpu and config.placement is Placement.colocated:
+        # Engines and trainer take turns on the same cores, so each may use all of its kind's share.
+        kinds = [sum(slot.role == role for slot in computing) for role in ("policy", "engine")]
+        return max(1, int(cpus // max(kinds)))
+    return max(1, int(cpus // max(1, len(computing))))

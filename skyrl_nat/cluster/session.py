@@ -1,0 +1,98 @@
+"""Starting or joining Ray, and what its nodes offer."""
+
+import logging
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import ray
+from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
+
+from skyrl_nat.cluster.placement import NodeResources, PlacementPlan
+from skyrl_nat.config.cluster import ClusterConfig, Device
+from skyrl_nat.errors import WorkerError
+
+LOCAL_OBJECT_STORE_BYTES = 2 * 1024**3
+
+ACTOR_ENVIRONMENT = {
+    "TOKENIZERS_PARALLELISM": "false",
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    # Waiting OpenMP threads must not take the cores from the process that computes.
+    "OMP_WAIT_POLICY": "PASSIVE",
+    "KMP_BLOCKTIME": "0",
+    # GPUs are handed out by the placement plan, not by Ray's own counting.
+    "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1",
+}
+
+
+@contextmanager
+def ray_session(config: ClusterConfig) -> Iterator[list[NodeResources]]:
+    """Join the cluster named by the config or `RAY_ADDRESS`, else start Ray on this machine.
+
+    Yields:
+        The nodes that are alive.
+
+    Raises:
+        WorkerError: If Ray cannot be reached or started.
+    """
+    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
+    os.environ.setdefault("RAY_DEDUP_LOGS", "1")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    address = config.ray_address or os.environ.get("RAY_ADDRESS")
+    was_running = ray.is_initialized()
+    if not was_running:
+        try:
+            _init(config, address)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise WorkerError(
+                f"Ray must be reachable at {address or 'this machine'}, but: {error}. Start it with `ray start --head` "
+                "or leave cluster.ray_address empty"
+            ) from error
+    try:
+        yield [
+            NodeResources(
+                name=node["NodeManagerHostname"],
+                num_cpus=node["Resources"].get("CPU", 0.0),
+                num_gpus=int(node["Resources"].get("GPU", 0)),
+            )
+            for node in ray.nodes()
+            if node["Alive"]
+        ]
+    finally:
+        if not was_running:
+            ray.shutdown()
+
+
+def _init(config: ClusterConfig, address: str | None) -> None:
+    common = {
+        "runtime_env": {"env_vars": ACTOR_ENVIRONMENT},
+        "log_to_driver": False,
+        "logging_level": logging.WARNING,
+        "configure_logging": True,
+    }
+    if address:
+        ray.init(address=address, **common)
+    elif config.device is Device.cpu:
+        ray.init(address="local", include_dashboard=False, object_store_memory=LOCAL_OBJECT_STORE_BYTES, **common)
+    else:
+        ray.init(address="local", include_dashboard=False, **common)
+
+
+@contextmanager
+def reserved(plan: PlacementPlan, timeout_s: float) -> Iterator[PlacementGroup]:
+    """Hold the plan's resources: one bundle per node, all or none.
+
+    Raises:
+        WorkerError: If they are not free within the time.
+    """
+    strategy = "STRICT_SPREAD" if len(plan.bundles) > 1 else "PACK"
+    group = placement_group(list(plan.bundles), strategy=strategy)
+    try:
+        if not group.wait(timeout_s):
+            raise WorkerError(
+                f"The cluster must have {list(plan.bundles)} free within {timeout_s:g} s, it has "
+                f"{ray.available_resources()}. Stop other jobs or lower the counts in cluster.*"
+            )
+        yield group
+    finally:
+        remove_placement_group(group)

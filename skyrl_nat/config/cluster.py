@@ -1,0 +1,94 @@
+"""Which processes exist, where they sit, and how weights travel between them."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from skyrl_nat.config.checks import require, require_finite, require_not_negative, require_positive
+
+
+class Placement(StrEnum):
+    """Whether engines and trainer share devices."""
+
+    colocated = "colocated"
+    disaggregated = "disaggregated"
+
+
+class Device(StrEnum):
+    """Where tensors live."""
+
+    cpu = "cpu"
+    cuda = "cuda"
+
+
+class Transport(StrEnum):
+    """How new weights reach the engines."""
+
+    gloo = "gloo"
+    """CPU broadcast inside vLLM's weight-transfer life cycle."""
+    host = "host"
+    """One copy through the object store, for the embedded engine."""
+
+
+@dataclass(kw_only=True, slots=True)
+class ClusterConfig:
+    """Section `cluster`."""
+
+    placement: Placement = Placement.colocated
+    device: Device = Device.cpu
+    num_nodes: int = 1
+    num_gpus_per_node: int = 0
+    """0 on machines without GPUs."""
+    num_policy_ranks: int = 1
+    """FSDP2 ranks of the policy (and of the reference, if any)."""
+    num_engines: int = 1
+    num_gpus_per_engine: int = 1
+    """Tensor-parallel size of one engine; ignored on CPU."""
+    num_environment_workers: int = 1
+    num_reward_workers: int = 1
+    num_threads: int = 0
+    """CPU threads of each engine and policy rank; 0 divides the machine's cores among ranks."""
+    ray_address: str | None = None
+    """Address of a running Ray cluster; None starts one on this machine (or joins the one of `ray job submit`)."""
+    call_timeout_s: float = 1800.0
+    """Deadline of one call to a worker (training step, checkpoint, weight push)."""
+    start_timeout_s: float = 300.0
+    """Deadline for a worker to exist and answer."""
+
+    def __post_init__(self) -> None:
+        require_finite(self, "cluster")
+        require_positive(
+            self,
+            "cluster",
+            "num_nodes",
+            "num_policy_ranks",
+            "num_engines",
+            "num_gpus_per_engine",
+            "num_environment_workers",
+            "num_reward_workers",
+            "call_timeout_s",
+            "start_timeout_s",
+        )
+        require_not_negative(self, "cluster", "num_gpus_per_node", "num_threads")
+        if self.device is Device.cuda:
+            require(
+                self.num_gpus_per_node >= 1,
+                "cluster.num_gpus_per_node",
+                "be >= 1 with cluster.device=cuda",
+                self.num_gpus_per_node,
+                "Set it to the GPUs of one node, or use cluster.device=cpu.",
+            )
+
+
+@dataclass(kw_only=True, slots=True)
+class WeightSyncConfig:
+    """Section `weight_sync`."""
+
+    transport: Transport = Transport.host
+    verify_checksums: bool = False
+    """Compare a checksum of every tensor in the engine with the trainer's after each push (slow; for tests)."""
+    timeout_s: float = 300.0
+    """Deadline of one push."""
+
+    def __post_init__(self) -> None:
+        require_finite(self, "weight_sync")
+        require_positive(self, "weight_sync", "timeout_s")

@@ -1,0 +1,89 @@
+"""The task family, its data and the sandbox in which its validator runs."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from skyrl_nat.config.checks import require, require_finite, require_positive
+
+
+class SandboxBackend(StrEnum):
+    """How code that the policy wrote is confined."""
+
+    bubblewrap = "bubblewrap"
+    """User, mount, pid, ipc and network namespaces; no root needed."""
+    process = "process"
+    """Only limits and a process group of its own: NOT a security boundary, must be asked for by name."""
+
+
+@dataclass(kw_only=True, slots=True)
+class SandboxConfig:
+    """Section `environment.sandbox`."""
+
+    backend: SandboxBackend = SandboxBackend.bubblewrap
+    python: str = ""
+    """Interpreter of the sandbox's own virtual environment (the one that has NAT); empty means `.venv-nat`."""
+    num_servers: int = 1
+    """Preloaded fork servers per reward or environment worker."""
+    job_timeout_s: float = 20.0
+    """Wall-clock limit of one job."""
+    memory_mib: int = 1024
+    """Address-space limit of one process in a job."""
+    max_processes: int = 32
+    max_file_mib: int = 64
+    max_output_bytes: int = 1_000_000
+    """Bytes that a job may hand back; more is cut."""
+
+    def __post_init__(self) -> None:
+        require_finite(self, "environment.sandbox")
+        require_positive(
+            self,
+            "environment.sandbox",
+            "num_servers",
+            "job_timeout_s",
+            "memory_mib",
+            "max_processes",
+            "max_file_mib",
+            "max_output_bytes",
+        )
+
+
+@dataclass(kw_only=True, slots=True)
+class EnvironmentConfig:
+    """Section `environment`."""
+
+    family: str = "nat_agent"
+    """Key of `environments.registry.FAMILIES`, or `skyrl_gym/<id>` for an environment registered with skyrl-gym."""
+    train_files: list[str] = field(default_factory=lambda: ["builtin:nat_agent/train"])
+    """Parquet files of task specs; `builtin:` names a file shipped with the package."""
+    validation_files: list[str] = field(default_factory=lambda: ["builtin:nat_agent/validation"])
+    max_difficulty: int = 5
+    """Tasks above it are left out (and counted)."""
+    max_observation_chars: int = 2000
+    """Longer observations are cut in the middle."""
+    reward_weights: dict[str, float] = field(default_factory=dict[str, float])
+    """Weights of the reward parts by name; empty means the family's own. They are divided by their sum."""
+    sandbox: SandboxConfig = field(default_factory=SandboxConfig)
+
+    def __post_init__(self) -> None:
+        require(
+            1 <= self.max_difficulty <= 5,
+            "environment.max_difficulty",
+            "be in 1..5",
+            self.max_difficulty,
+            "Use 5 for all tasks.",
+        )
+        require(
+            self.max_observation_chars >= 200,
+            "environment.max_observation_chars",
+            "be >= 200",
+            self.max_observation_chars,
+            "The default is 2000.",
+        )
+        for name, weight in self.reward_weights.items():
+            require(
+                0 <= weight < float("inf"),
+                f"environment.reward_weights.{name}",
+                "be a finite number >= 0",
+                weight,
+                "Use 0 to switch a part off.",
+            )

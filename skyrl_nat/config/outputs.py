@@ -1,0 +1,74 @@
+"""What a run leaves behind: checkpoints, evaluations, logs."""
+
+from dataclasses import dataclass, field
+
+from skyrl_nat.config.checks import require, require_finite, require_not_negative
+
+
+@dataclass(kw_only=True, slots=True)
+class CheckpointConfig:
+    """Section `checkpoint`."""
+
+    every_steps: int = 0
+    """Steps between checkpoints; 0 leaves only the one at the end. `every_epochs` may be set instead."""
+    every_epochs: int = 0
+    """Epochs between checkpoints; 0 for off."""
+    keep_last: int = 3
+    """Older checkpoints are deleted; 0 keeps all."""
+    save_final: bool = True
+
+    def __post_init__(self) -> None:
+        require_not_negative(self, "checkpoint", "every_steps", "every_epochs", "keep_last")
+        require(
+            not (self.every_steps and self.every_epochs),
+            "checkpoint.every_steps",
+            "be 0 when checkpoint.every_epochs is set",
+            self.every_steps,
+            "Set only one of the two.",
+        )
+
+
+@dataclass(kw_only=True, slots=True)
+class EvaluationConfig:
+    """Section `evaluation`: greedy play of held-out tasks inside a run."""
+
+    num_tasks: int = 0
+    """Held-out tasks played, the first ones of the validation set; 0 plays all."""
+    every_steps: int = 0
+    """Steps between evaluations; 0 leaves those before the first and after the last step."""
+    before_and_after: bool = True
+    """Evaluate before the first step and after the last one."""
+
+    def __post_init__(self) -> None:
+        require_not_negative(self, "evaluation", "num_tasks", "every_steps")
+
+
+@dataclass(kw_only=True, slots=True)
+class TrackingConfig:
+    """Section `tracking`: all named back ends receive every metric at once."""
+
+    backends: list[str] = field(default_factory=lambda: ["jsonl", "console", "tensorboard"])
+    """Any of jsonl, console, tensorboard, wandb. jsonl is always written."""
+    wandb_project: str = "skyrl-nat"
+    wandb_entity: str | None = None
+    wandb_mode: str = "offline"
+    """`online`, `offline` or `disabled`; offline runs are sent later with `wandb sync`."""
+
+    def __post_init__(self) -> None:
+        require_finite(self, "tracking")
+        known = ("jsonl", "console", "tensorboard", "wandb")
+        for name in self.backends:
+            require(
+                name in known,
+                "tracking.backends",
+                f"hold only {', '.join(known)}",
+                name,
+                "Remove or correct that entry.",
+            )
+        require(
+            self.wandb_mode in ("online", "offline", "disabled"),
+            "tracking.wandb_mode",
+            "be online, offline or disabled",
+            self.wandb_mode,
+            "Use offline without a network.",
+        )

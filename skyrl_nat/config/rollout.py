@@ -1,0 +1,120 @@
+"""How episodes are played and which engine plays them."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from skyrl_nat.config.checks import require, require_finite, require_not_negative, require_positive
+
+
+class EngineKind(StrEnum):
+    """Which engine generates."""
+
+    vllm = "vllm"
+    hf = "hf"
+
+
+@dataclass(kw_only=True, slots=True)
+class RolloutConfig:
+    """Section `rollout`."""
+
+    max_turns: int = 8
+    """Completions per rollout at most."""
+    max_new_tokens: int = 1024
+    """Tokens of one completion at most."""
+    max_total_tokens: int = 8192
+    """Tokens of one rollout at most, prompts and observations included; also the engine's context length."""
+    temperature: float = 1.0
+    """Sampling temperature in training; the trainer's log-probs use the same."""
+    eval_temperature: float = 0.0
+    """Sampling temperature in evaluation; 0 is greedy."""
+    top_p: float = 1.0
+    """Only 1.0: the trainer could not reproduce a truncated distribution exactly."""
+    top_k: int = -1
+    """Only -1 (off), for the same reason."""
+    rollout_timeout_s: float = 1800.0
+    """Deadline of one rollout, all turns; afterwards it is truncated."""
+    max_retries: int = 2
+    """Times that a rollout is played again after an infrastructure or validator failure."""
+    max_concurrent_rollouts: int = 512
+    """Rollouts in flight at most, over all engines."""
+
+    def __post_init__(self) -> None:
+        require_finite(self, "rollout")
+        require_positive(
+            self,
+            "rollout",
+            "max_turns",
+            "max_new_tokens",
+            "max_total_tokens",
+            "temperature",
+            "rollout_timeout_s",
+            "max_concurrent_rollouts",
+        )
+        require_not_negative(self, "rollout", "eval_temperature", "max_retries")
+        require(
+            self.top_p == 1.0,
+            "rollout.top_p",
+            "be 1.0",
+            self.top_p,
+            "The trainer cannot reproduce a truncated distribution in its own log-probs; leave top_p at 1.0.",
+        )
+        require(
+            self.top_k == -1,
+            "rollout.top_k",
+            "be -1 (off)",
+            self.top_k,
+            "The trainer cannot reproduce a truncated distribution in its own log-probs; leave top_k at -1.",
+        )
+        require(
+            self.max_new_tokens < self.max_total_tokens,
+            "rollout.max_new_tokens",
+            f"be < rollout.max_total_tokens ({self.max_total_tokens})",
+            self.max_new_tokens,
+            "The prompt needs room too: lower max_new_tokens or raise max_total_tokens.",
+        )
+
+
+@dataclass(kw_only=True, slots=True)
+class EngineConfig:
+    """Section `engine`."""
+
+    kind: EngineKind = EngineKind.hf
+    max_num_seqs: int = 32
+    """Sequences that one engine decodes at once."""
+    dtype: str = "float32"
+    """Format of the engine's weights and of the weight transfer."""
+    kv_cache_gib: int = 1
+    """KV cache of a CPU engine in whole GiB (vLLM's own unit); GPUs use `gpu_memory_fraction`."""
+    gpu_memory_fraction: float = 0.5
+    """Share of a GPU's memory that a vLLM engine may take, weights and KV cache together."""
+    enforce_eager: bool = True
+    """vLLM without torch.compile and CUDA graphs: fast start, right for CPUs."""
+    prefix_caching: bool = True
+    """Reuse the KV of common prompt prefixes within one policy version."""
+    deterministic: bool = False
+    """Compute every request alone, so that results do not depend on what else is in the batch. Slow; for tests."""
+    start_timeout_s: float = 600.0
+    """Deadline for an engine to answer its first health check."""
+    request_timeout_s: float = 600.0
+    """Deadline of one generation request."""
+    extra: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Further keyword arguments of vLLM's `AsyncEngineArgs`, for instance `compilation_config`."""
+
+    def __post_init__(self) -> None:
+        require_finite(self, "engine")
+        require_positive(self, "engine", "max_num_seqs", "kv_cache_gib", "start_timeout_s", "request_timeout_s")
+        require(
+            0 < self.gpu_memory_fraction < 1,
+            "engine.gpu_memory_fraction",
+            "be in (0, 1)",
+            self.gpu_memory_fraction,
+            "Use about 0.5 when colocated and 0.9 when disaggregated.",
+        )
+        require(
+            self.dtype in ("float32", "bfloat16"),
+            "engine.dtype",
+            "be float32 or bfloat16",
+            self.dtype,
+            "Use bfloat16 on GPUs and float32 on CPUs.",
+        )

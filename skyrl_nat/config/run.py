@@ -1,0 +1,202 @@
+"""`RunConfig`: everything that describes one run, and the batch arithmetic derived from it."""
+
+import dataclasses
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from skyrl_nat.config.algorithm import Advantage, AlgorithmConfig, OldLogprobs
+from skyrl_nat.config.checks import require, require_finite, require_not_negative, require_positive
+from skyrl_nat.config.cluster import ClusterConfig, Device, Placement, Transport, WeightSyncConfig
+from skyrl_nat.config.environment import EnvironmentConfig
+from skyrl_nat.config.model import Dtype, ModelConfig, OptimizerConfig
+from skyrl_nat.config.outputs import CheckpointConfig, EvaluationConfig, TrackingConfig
+from skyrl_nat.config.rollout import EngineConfig, EngineKind, RolloutConfig
+
+
+@dataclass(kw_only=True, slots=True)
+class TrainerConfig:
+    """Section `trainer`: how much is played and trained."""
+
+    steps: int = 0
+    """Batches to train; 0 derives them from `epochs`."""
+    epochs: int = 1
+    """Passes over the training tasks; only read where `steps` is 0."""
+    tasks_per_step: int = 16
+    """P: tasks (groups) of one batch."""
+    rollouts_per_task: int = 8
+    """G: rollouts of one group."""
+    updates_per_batch: int = 1
+    """Optimizer steps on one batch; its groups are split evenly among them."""
+    micro_batch_tokens: int = 16384
+    """Packed tokens of one forward and backward pass on one rank; at least `rollout.max_total_tokens`."""
+    staleness: int = 0
+    """Batches that rollouts may run ahead of the trainer; 0 is strictly on-policy."""
+    min_valid_rollouts: int = 2
+    """Groups with fewer rollouts that have a verdict are dropped (and counted)."""
+    max_dropped_groups: int = 16
+    """The run stops after this many dropped groups in a row."""
+
+    def __post_init__(self) -> None:
+        require_finite(self, "trainer")
+        require_positive(
+            self,
+            "trainer",
+            "tasks_per_step",
+            "rollouts_per_task",
+            "updates_per_batch",
+            "micro_batch_tokens",
+            "min_valid_rollouts",
+            "max_dropped_groups",
+        )
+        require_not_negative(self, "trainer", "steps", "epochs", "staleness")
+        require(
+            self.steps > 0 or self.epochs > 0,
+            "trainer.steps",
+            "be > 0 where trainer.epochs is 0",
+            self.steps,
+            "Set one of the two.",
+        )
+        require(
+            self.tasks_per_step % self.updates_per_batch == 0,
+            "trainer.tasks_per_step",
+            f"be a multiple of trainer.updates_per_batch ({self.updates_per_batch})",
+            self.tasks_per_step,
+            "Groups stay whole: change one of the two so that it divides.",
+        )
+        require(
+            self.min_valid_rollouts <= self.rollouts_per_task,
+            "trainer.min_valid_rollouts",
+            f"be <= trainer.rollouts_per_task ({self.rollouts_per_task})",
+            self.min_valid_rollouts,
+            "Lower it.",
+        )
+
+
+@dataclass(kw_only=True, slots=True)
+class RunConfig:
+    """The whole run; plain data after `load.load_config`."""
+
+    name: str = "auto"
+    """Name of the run; its folder is `root_dir/name`. `auto` makes one from family and time, and with
+    `resume=latest` picks the newest run in `root_dir` that has a checkpoint."""
+    root_dir: str = "runs"
+    """Folder that holds the run folders."""
+    resume: str = "never"
+    """`never` (a folder with checkpoints is refused), `latest`, or the path of a checkpoint folder."""
+    seed: int = 0
+    model: ModelConfig = field(default_factory=ModelConfig)
+    optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
+    algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)
+    rollout: RolloutConfig = field(default_factory=RolloutConfig)
+    engine: EngineConfig = field(default_factory=EngineConfig)
+    cluster: ClusterConfig = field(default_factory=ClusterConfig)
+    weight_sync: WeightSyncConfig = field(default_factory=WeightSyncConfig)
+    environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
+    trainer: TrainerConfig = field(default_factory=TrainerConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    tracking: TrackingConfig = field(default_factory=TrackingConfig)
+
+    def __post_init__(self) -> None:
+        require(
+            bool(self.name) and Path(self.name).name == self.name and self.name not in (".", ".."),
+            "name",
+            "be one folder name without slashes",
+            self.name,
+            "Put parent folders into root_dir.",
+        )
+        require(self.seed >= 0, "seed", "be >= 0", self.seed, "Use any non-negative integer.")
+        self._check_batch()
+        self._check_engine()
+
+    def _check_batch(self) -> None:
+        trainer = self.trainer
+        require(
+            trainer.micro_batch_tokens >= self.rollout.max_total_tokens,
+            "trainer.micro_batch_tokens",
+            f"be >= rollout.max_total_tokens ({self.rollout.max_total_tokens})",
+            trainer.micro_batch_tokens,
+            "One rollout must fit a micro-batch: raise the one or lower the other.",
+        )
+        is_group_relative = self.algorithm.advantage in (Advantage.grpo, Advantage.dr_grpo, Advantage.rloo)
+        require(
+            not is_group_relative or trainer.rollouts_per_task >= 2,
+            "trainer.rollouts_per_task",
+            f"be >= 2 with algorithm.advantage={self.algorithm.advantage}",
+            trainer.rollouts_per_task,
+            "A group of one has no baseline.",
+        )
+        require(
+            self.algorithm.tis_cap == 0 or self.algorithm.old_logprobs is OldLogprobs.recompute,
+            "algorithm.tis_cap",
+            "be 0 with algorithm.old_logprobs=rollout",
+            self.algorithm.tis_cap,
+            "The ratio already corrects for the engine; use one of the two.",
+        )
+
+    def _check_engine(self) -> None:
+        cluster = self.cluster
+        require(
+            self.weight_sync.transport is not Transport.gloo or self.engine.kind is EngineKind.vllm,
+            "weight_sync.transport",
+            "be host with engine.kind=hf",
+            self.weight_sync.transport,
+            "Add weight_sync=host.",
+        )
+        if cluster.device is Device.cpu:
+            require(
+                self.model.compute_dtype is Dtype.float32 and self.engine.dtype == "float32",
+                "model.compute_dtype",
+                "be float32 (and engine.dtype too) with cluster.device=cpu",
+                self.model.compute_dtype,
+                "bfloat16 is several times slower than float32 on CPUs.",
+            )
+        else:
+            total = cluster.num_nodes * cluster.num_gpus_per_node
+            engines = cluster.num_engines * cluster.num_gpus_per_engine
+            policy = cluster.num_policy_ranks
+            needed = max(engines, policy) if cluster.placement is Placement.colocated else engines + policy
+            require(
+                needed <= total,
+                "cluster.num_policy_ranks",
+                f"fit {total} GPUs together with the engines ({engines} GPUs, {cluster.placement})",
+                policy,
+                "Lower cluster.num_engines, cluster.num_gpus_per_engine or cluster.num_policy_ranks.",
+            )
+
+    @property
+    def run_dir(self) -> Path:
+        """Folder of this run, absolute."""
+        return (Path(self.root_dir) / self.name).expanduser().resolve()
+
+    def total_steps(self, num_tasks: int) -> int:
+        """Return the number of batches of the run, given the number of training tasks."""
+        if self.trainer.steps:
+            return self.trainer.steps
+        return self.trainer.epochs * num_tasks // self.trainer.tasks_per_step
+
+    def batch_plan(self, num_tasks: int) -> dict[str, int]:
+        """Return every batch word as a number, for the start of the log."""
+        trainer = self.trainer
+        steps = self.total_steps(num_tasks)
+        return {
+            "training tasks": num_tasks,
+            "tasks per step (P)": trainer.tasks_per_step,
+            "rollouts per task (G)": trainer.rollouts_per_task,
+            "rollouts per step": trainer.tasks_per_step * trainer.rollouts_per_task,
+            "optimizer steps per batch": trainer.updates_per_batch,
+            "tasks per optimizer step": trainer.tasks_per_step // trainer.updates_per_batch,
+            "micro-batch token budget": trainer.micro_batch_tokens,
+            "policy ranks": self.cluster.num_policy_ranks,
+            "staleness bound": trainer.staleness,
+            "turns per rollout at most": self.rollout.max_turns,
+            "tokens per rollout at most": self.rollout.max_total_tokens,
+            "steps": steps,
+            "optimizer steps": steps * trainer.updates_per_batch,
+            "rollouts in the run": steps * trainer.tasks_per_step * trainer.rollouts_per_task,
+        }
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain nested data, for the run folder."""
+        return dataclasses.asdict(self)

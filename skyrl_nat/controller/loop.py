@@ -1,0 +1,54 @@
+"""The whole algorithm on one screen."""
+
+import time
+
+from skyrl_nat.controller.evaluate import evaluate
+from skyrl_nat.controller.run import Run
+from skyrl_nat.controller.update import update_policy
+from skyrl_nat.evaluation.evaluator import EvaluationResult
+
+
+async def train(run: Run) -> list[EvaluationResult]:
+    """Train until the last step: take groups, update the policy, push the weights, save, evaluate.
+
+    Staleness is a number, not another loop: the producer plays as far ahead as the bound allows. With 0 it
+    waits for the pushed weights before it starts the next batch.
+
+    Returns:
+        The evaluations of held-out tasks, first and last included where the config asks for them.
+    """
+    evaluations: list[EvaluationResult] = []
+    await run.push_weights()
+    if run.config.evaluation.before_and_after:
+        evaluations.append(await evaluate(run, run.step))
+    run.producer.start_at(run.step)
+
+    while run.step < run.total_steps:
+        started = time.monotonic()
+        run.console.status(f"step {run.step + 1} of {run.total_steps}: playing")
+        async with run.rollout_phase():
+            groups = await run.producer.take()
+        taken = time.monotonic()
+        run.console.status(f"step {run.step + 1} of {run.total_steps}: training")
+        async with run.training_phase():
+            metrics = await update_policy(run, groups)
+        trained = time.monotonic()
+        run.step += 1
+        await run.push_weights()
+        run.producer.advance(run.step)
+        run.record(
+            groups,
+            metrics,
+            {
+                "time/rollout_s": taken - started,
+                "time/train_s": trained - taken,
+                "time/push_s": time.monotonic() - trained,
+                "time/step_s": time.monotonic() - started,
+            },
+        )
+        if run.is_checkpoint_due():
+            await run.save_checkpoint()
+        if run.is_evaluation_due():
+            evaluations.append(await evaluate(run, run.step))
+
+    return evaluations

@@ -1,0 +1,30 @@
+"""The table at the end of a run: what was learned, and where everything lies."""
+
+from collections.abc import Sequence
+
+from skyrl_nat.controller.run import Run
+from skyrl_nat.evaluation.evaluator import EvaluationResult
+
+
+def show_summary(run: Run, evaluations: Sequence[EvaluationResult], seconds: float) -> None:
+    """Print held-out reward and success before and after, with every reward part."""
+    if len(evaluations) >= 2:
+        before, after = evaluations[0], evaluations[-1]
+        rows = [
+            ("held-out success", before.success, after.success),
+            ("held-out reward", before.reward, after.reward),
+            *((f"  part {name}", before.parts.get(name, 0.0), after.parts[name]) for name in sorted(after.parts)),
+        ]
+        run.console.table(
+            f"What was learned in {run.step} steps ({after.num_tasks} held-out tasks, greedy)",
+            ("", f"step {before.step}", f"step {after.step}", "change"),
+            [(name, f"{old:.3f}", f"{new:.3f}", f"{new - old:+.3f}") for name, old, new in rows],
+        )
+        if after.num_without_verdict or before.num_without_verdict:
+            run.console.console.print(
+                f"{before.num_without_verdict} and {after.num_without_verdict} held-out tasks had no verdict"
+            )
+    run.console.console.print(f"{run.step} steps in {seconds:.0f} s; everything is in {run.folder}")
+    newest = run.checkpoints.latest()
+    if newest is not None:
+        run.console.console.print(f"checkpoint {newest.name}; again: skyrl-nat evaluate {run.folder}", soft_wrap=True)

@@ -1,0 +1,33 @@
+"""Task families by name. A new family is a new folder and one line here."""
+
+import importlib
+from collections.abc import Callable
+
+from skyrl_nat.config.environment import EnvironmentConfig
+from skyrl_nat.environments.family import Family
+from skyrl_nat.errors import ConfigError
+
+FAMILIES: dict[str, str] = {
+    "nat_agent": "skyrl_nat.environments.nat_agent.family:open_family",
+}
+"""Name -> `module:function` of `(EnvironmentConfig) -> Family`, imported when it is asked for."""
+FOREIGN_PREFIX = "skyrl_gym/"
+
+
+def open_family(name: str, config: EnvironmentConfig) -> Family:
+    """Return a family by name; `skyrl_gym/<id>` is any environment registered with skyrl-gym.
+
+    Raises:
+        ConfigError: There is no such family.
+    """
+    if name.startswith(FOREIGN_PREFIX):
+        from skyrl_nat.environments.foreign import open_foreign  # imports skyrl-gym's built-in environments
+
+        return open_foreign(name.removeprefix(FOREIGN_PREFIX))
+    if name not in FAMILIES:
+        raise ConfigError(
+            f"environment.family must be one of {', '.join(FAMILIES)} or {FOREIGN_PREFIX}<id>, got {name!r}"
+        )
+    module, _, attribute = FAMILIES[name].partition(":")
+    opener: Callable[[EnvironmentConfig], Family] = getattr(importlib.import_module(module), attribute)
+    return opener(config)

@@ -1,0 +1,1 @@
+"""Playing held-out tasks and summing up. Start at `evaluator.py`."""

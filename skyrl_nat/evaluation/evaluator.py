@@ -1,0 +1,80 @@
+"""Playing held-out tasks and summing up what came out."""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from skyrl_nat.monitoring.metrics import group_metrics, mean
+from skyrl_nat.rollouts.runner import GroupRunner
+from skyrl_nat.types import RolloutGroup, Task
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluationResult:
+    """Figures of one evaluation."""
+
+    step: int
+    """Policy version evaluated."""
+    num_tasks: int
+    """Tasks played; failures of the policy count as wrong and stay in here."""
+    num_without_verdict: int
+    """Tasks lost to infrastructure or validator failures after all retries; not in the means."""
+    success: float
+    """Share of tasks with a verdict whose hidden requirements all hold."""
+    reward: float
+    """Mean reward over tasks with a verdict."""
+    parts: dict[str, float]
+    """Mean of every reward part."""
+    success_by_difficulty: dict[int, float]
+    metrics: dict[str, float]
+    """The same metrics as in training."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return JSON data."""
+        return asdict(self)
+
+
+async def play_tasks(
+    runner: GroupRunner, tasks: Sequence[Task], *, temperature: float, num_rollouts: int = 1
+) -> list[RolloutGroup]:
+    """Play all tasks at once with the rollout code of training.
+
+    Ids and seeds do not depend on when the evaluation happens, so that two policies meet the same draws.
+    """
+    async with asyncio.TaskGroup() as group:
+        running = [
+            group.create_task(
+                runner.play_group(task, index, num_rollouts=num_rollouts, temperature=temperature, label="eval")
+            )
+            for index, task in enumerate(tasks)
+        ]
+    return [task.result() for task in running]
+
+
+def summarize(step: int, groups: Sequence[RolloutGroup]) -> EvaluationResult:
+    """Sum up played groups."""
+    judged = [(group, group.valid_rollouts) for group in groups if group.valid_rollouts]
+    by_difficulty: dict[int, list[float]] = defaultdict(list)
+    parts: dict[str, list[float]] = defaultdict(list)
+    successes, rewards = [], []
+    for group, rollouts in judged:
+        found = [rollout.reward for rollout in rollouts if rollout.reward is not None]
+        success = mean(float(reward.is_success) for reward in found)
+        successes.append(success)
+        rewards.append(mean(reward.total for reward in found))
+        by_difficulty[group.task.difficulty].append(success)
+        for reward in found:
+            for name, value in reward.parts.items():
+                parts[name].append(value)
+    return EvaluationResult(
+        step=step,
+        num_tasks=len(groups),
+        num_without_verdict=len(groups) - len(judged),
+        success=mean(successes),
+        reward=mean(rewards),
+        parts={name: mean(values) for name, values in sorted(parts.items())},
+        success_by_difficulty={level: mean(values) for level, values in sorted(by_difficulty.items())},
+        metrics=group_metrics(groups),
+    )

@@ -1,0 +1,71 @@
+"""From groups to numbers: names are `part/quantity[/reduction]`."""
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+
+from skyrl_nat.types import FinishReason, Outcome, RolloutGroup
+
+
+def mean(values: Iterable[float]) -> float:
+    """Return the mean, 0.0 of nothing."""
+    items = list(values)
+    return sum(items) / len(items) if items else 0.0
+
+
+def standard_deviation(values: Iterable[float]) -> float:
+    """Return the sample standard deviation, 0.0 of fewer than two values."""
+    items = list(values)
+    if len(items) < 2:
+        return 0.0
+    centre = mean(items)
+    return math.sqrt(sum((value - centre) ** 2 for value in items) / (len(items) - 1))
+
+
+def group_metrics(groups: Sequence[RolloutGroup]) -> dict[str, float]:
+    """Return reward, outcome, length and spread figures of a batch.
+
+    Statistics are over rollouts that have a verdict; those without are counted, never averaged as 0.
+    """
+    rollouts = [rollout for group in groups for rollout in group.rollouts]
+    valid = [rollout for group in groups for rollout in group.valid_rollouts]
+    rewards = [rollout.reward.total for rollout in valid if rollout.reward is not None]
+    turns = [turn for rollout in valid for turn in rollout.turns]
+    metrics = {
+        "rollout/reward/mean": mean(rewards),
+        "rollout/reward/std": standard_deviation(rewards),
+        "rollout/reward/max": max(rewards, default=0.0),
+        "rollout/success/mean": mean(float(r.reward.is_success) for r in valid if r.reward is not None),
+        "rollout/num_valid": float(len(valid)),
+        "rollout/turns/mean": mean(len(rollout.turns) for rollout in valid),
+        "rollout/completion_tokens/mean": mean(rollout.num_loss_tokens for rollout in valid),
+        "rollout/total_tokens/mean": mean(len(rollout.token_ids) for rollout in valid),
+        "rollout/length_finish/mean": mean(turn.finish_reason is FinishReason.LENGTH for turn in turns),
+        "rollout/generate_s/mean": mean(turn.generate_s for turn in turns),
+        "rollout/environment_s/mean": mean(turn.environment_s for turn in turns),
+        "rollout/zero_spread_groups/mean": mean(_has_no_spread(group) for group in groups),
+    }
+    for outcome in Outcome:
+        metrics[f"rollout/{outcome}/count"] = float(sum(rollout.outcome is outcome for rollout in rollouts))
+    parts: dict[str, list[float]] = defaultdict(list)
+    for rollout in valid:
+        for name, value in (rollout.reward.parts if rollout.reward else {}).items():
+            parts[name].append(value)
+    metrics.update({f"reward/{name}/mean": mean(values) for name, values in sorted(parts.items())})
+    return metrics
+
+
+def staleness_metrics(groups: Sequence[RolloutGroup], version: int) -> dict[str, float]:
+    """Return how far behind `version` the oldest token of each group is, at consumption."""
+    lags = [float(version - group.oldest_version) for group in groups if group.oldest_version >= 0]
+    return {"rollout/staleness/mean": mean(lags), "rollout/staleness/max": max(lags, default=0.0)}
+
+
+def with_prefix(prefix: str, metrics: Mapping[str, float]) -> dict[str, float]:
+    """Return the metrics with a first part put before their names."""
+    return {f"{prefix}/{name}": value for name, value in metrics.items()}
+
+
+def _has_no_spread(group: RolloutGroup) -> float:
+    rewards = [rollout.reward.total for rollout in group.valid_rollouts if rollout.reward is not None]
+    return float(len(rewards) > 0 and max(rewards) - min(rewards) < 1e-8)

@@ -1,0 +1,67 @@
+"""Scores rollouts: a validator behind asyncio, with deadlines, failures as data."""
+
+import asyncio
+import dataclasses
+import logging
+
+from skyrl_nat.errors import DeadlineError
+from skyrl_nat.rewards.deadline import call_in_thread
+from skyrl_nat.rewards.validators import Validator
+from skyrl_nat.types import Outcome, Rollout, Task
+
+_logger = logging.getLogger(__name__)
+
+
+class RewardWorker:
+    """Owns a validator. A plain class: the cluster part turns it into an actor."""
+
+    def __init__(self, validator: Validator, timeout_s: float, num_threads: int) -> None:
+        """Keep the validator.
+
+        Args:
+            validator: Thread-safe; closed by `close`.
+            timeout_s: Deadline of one validation from the moment it starts.
+            num_threads: Validations at once.
+        """
+        self._validator = validator
+        self._timeout_s = timeout_s
+        self._slots = asyncio.Semaphore(num_threads)
+
+    async def score(self, task: Task, rollouts: list[Rollout]) -> list[Rollout]:
+        """Return the rollouts, in order, with rewards.
+
+        A rollout that is not trainable comes back untouched. Where the validator raised or ran out of time
+        the outcome is VALIDATOR_FAILURE with the reason and no reward: never a reward of 0.
+
+        Args:
+            task: With its hidden part.
+            rollouts: Of that task.
+        """
+        return list(await asyncio.gather(*(self._score_one(task, rollout) for rollout in rollouts)))
+
+    async def _score_one(self, task: Task, rollout: Rollout) -> Rollout:
+        if not rollout.outcome.is_trainable:
+            return rollout
+        try:
+            async with self._slots:
+                reward = await call_in_thread(
+                    self._validator.validate,
+                    task,
+                    rollout.artifact,
+                    timeout_s=self._timeout_s,
+                    name=f"validation of {rollout.rollout_id}",
+                )
+        except Exception as error:  # noqa: BLE001 - the border of one reward call: what is caught becomes data
+            kind = "timeout" if isinstance(error, DeadlineError) else type(error).__name__
+            _logger.warning("validation of %s failed: %s", rollout.rollout_id, error)
+            reason = f"validator: {kind}: {error}"[:500]
+            return dataclasses.replace(rollout, outcome=Outcome.VALIDATOR_FAILURE, reason=reason, reward=None)
+        return dataclasses.replace(rollout, reward=reward)
+
+    async def ping(self) -> bool:
+        """Return True: the worker's loop answers."""
+        return True
+
+    async def close(self) -> None:
+        """Close the validator; safe to call twice."""
+        await call_in_thread(self._validator.close, timeout_s=60.0, name="closing the validator")

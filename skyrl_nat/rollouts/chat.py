@@ -1,0 +1,84 @@
+"""Messages to tokens, once and in one direction: sampled tokens are recorded, never made again from text."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from skyrl_nat.errors import ConfigError
+from skyrl_nat.types import Message
+
+_MARK = "\u2402mark\u2403"
+
+
+class ChatCodec:
+    """Turns the first prompt and every later observation into tokens of one growing sequence.
+
+    A rollout is `prompt_tokens(messages)`, then for each turn the sampled tokens followed by
+    `continuation_tokens(observations)`. So the prompt of turn n + 1 starts with the exact tokens of turn n,
+    whatever the chat template does to earlier messages.
+    """
+
+    def __init__(self, tokenizer: Any) -> None:
+        """Take a Hugging Face tokenizer with a chat template.
+
+        Raises:
+            ConfigError: If it has no chat template or end token, or the template cannot be continued.
+        """
+        self._tokenizer = tokenizer
+        if not getattr(tokenizer, "chat_template", None):
+            raise ConfigError("The model's tokenizer must have a chat template, found none. Use an instruct model")
+        if tokenizer.eos_token_id is None:
+            raise ConfigError("The model's tokenizer must have an end token, found none. Set eos_token in its files")
+        self.eos_token_id: int = tokenizer.eos_token_id
+        self._base: list[Message] = [
+            {"role": "user", "content": "x"},
+            {"role": "assistant", "content": _MARK},
+        ]
+        self._base_text = self._render(self._base, add_generation_prompt=False)
+        self._continuation_text([{"role": "user", "content": "y"}])
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> "ChatCodec":
+        """Load the tokenizer of a model folder."""
+        from transformers import AutoTokenizer
+
+        return cls(AutoTokenizer.from_pretrained(str(folder)))
+
+    def prompt_tokens(self, messages: Sequence[Message]) -> list[int]:
+        """Return the tokens of the first prompt, the opening of the assistant's turn included."""
+        return self._encode(self._render(list(messages), add_generation_prompt=True))
+
+    def continuation_tokens(self, observations: Sequence[Message]) -> list[int]:
+        """Return the tokens between a sampled end token and the next sampled token."""
+        return self._encode(self._continuation_text(list(observations)))
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Return the text of sampled tokens without special tokens."""
+        return str(self._tokenizer.decode(list(token_ids), skip_special_tokens=True))
+
+    def _continuation_text(self, observations: list[Message]) -> str:
+        full = self._render([*self._base, *observations], add_generation_prompt=True)
+        eos = str(self._tokenizer.eos_token)
+        start = self._base_text.find(_MARK) + len(_MARK)
+        if start < len(_MARK) or not full.startswith(self._base_text[:start]):
+            raise ConfigError(
+                "The chat template must keep an assistant message as it is when others follow, and does not. "
+                "Use a template whose output only grows"
+            )
+        tail = full[start:]
+        at = tail.find(eos)
+        if at < 0 or tail[:at].strip():
+            raise ConfigError(
+                f"The chat template must close an assistant message with the end token {eos!r}, found "
+                f"{tail[:40]!r}. Fix eos_token or the template"
+            )
+        return tail[at + len(eos) :]
+
+    def _render(self, messages: list[Message], *, add_generation_prompt: bool) -> str:
+        return str(
+            self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=add_generation_prompt)
+        )
+
+    def _encode(self, text: str) -> list[int]:
+        # Templates write their own special tokens; adding more would double the BOS.
+        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -1,0 +1,36 @@
+"""What hidden tests import: calls to the package under test through NAT's own loader and builder.
+
+Set up by `nat_jobs` before pytest starts. Holds no expected value.
+"""
+
+import asyncio
+from typing import Any
+
+import nat_jobs
+
+_package: dict[str, Any] = {}
+
+
+def use(arguments: dict, folder: str) -> None:
+    """Choose the package under test."""
+    _package.update(arguments=arguments, folder=folder)
+
+
+def call(tool: str, value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """Return what a tool of the built workflow answers; its exceptions pass through."""
+
+    async def work() -> Any:  # noqa: ANN401
+        async with nat_jobs.open_package(_package["arguments"], _package["folder"]) as package:
+            return await (await package.find(tool)).ainvoke(value)
+
+    return asyncio.run(work())
+
+
+def workflow(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    """Return what the workflow answers, run by NAT's session manager."""
+
+    async def work() -> Any:  # noqa: ANN401
+        async with nat_jobs.open_package(_package["arguments"], _package["folder"]) as package:
+            return await package.run_workflow(value)
+
+    return asyncio.run(work())

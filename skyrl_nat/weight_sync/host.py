@@ -1,0 +1,55 @@
+"""Weights as one copy in host memory: exported by the policy, handed to every engine."""
+
+import asyncio
+import inspect
+from typing import Any
+
+from skyrl_nat.errors import WeightSyncError
+from skyrl_nat.weight_sync.base import WorkerCalls
+
+
+class HostTransport:
+    """Weight transport through an opaque handle (with Ray, an object of its store).
+
+    Args:
+        timeout_s: Deadline of one push, seconds.
+        dtype: torch dtype name in which weights travel; the engines' own dtype.
+    """
+
+    def __init__(self, timeout_s: float, *, dtype: str = "float32") -> None:
+        self.timeout_s = timeout_s
+        self.dtype = dtype
+
+    async def connect(self, policy: WorkerCalls, engines: WorkerCalls) -> None:
+        """Do nothing: the handle is the channel."""
+
+    async def push(self, policy: WorkerCalls, engines: WorkerCalls, version: int) -> None:
+        """Deliver all weights; returns when every engine serves `version`."""
+        try:
+            async with asyncio.timeout(self.timeout_s):
+                await self._push(policy, engines, version)
+        except TimeoutError as error:
+            raise WeightSyncError(
+                f"The push of version {version} must end within {self.timeout_s:.0f} s, found it still "
+                "running. Raise weight_sync.timeout_s or look for a process that stands still."
+            ) from error
+        except WeightSyncError:
+            raise
+        except Exception as error:
+            raise WeightSyncError(
+                f"The push of version {version} must reach every engine, found "
+                f"{type(error).__name__}: {error}. No engine may serve until a later push succeeds."
+            ) from error
+
+    async def _push(self, policy: WorkerCalls, engines: WorkerCalls, version: int) -> None:
+        manifest = (await policy.call_all("weight_manifest", self.dtype))[0]
+        # Gathering is a collective: every rank takes part, rank 0 holds the result.
+        handles = [policy.call_opaque(r, "export_weights", self.dtype) for r in range(policy.size)]
+        update = engines.call_all("update_weights", manifest, version, handles[0])
+        await asyncio.gather(update, *(_settle(handle) for handle in handles[1:]))
+
+
+async def _settle(handle: Any) -> None:
+    """Wait for a call that was made for its side effect, so that its error is not lost."""
+    if inspect.isawaitable(handle):
+        await handle

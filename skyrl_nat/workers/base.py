@@ -1,0 +1,129 @@
+"""What policy and reference workers share: process group, sharded model, log-probs. Legend: N packed tokens."""
+
+import os
+import socket
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from skyrl_nat.batching.micro_batch import MicroBatch
+from skyrl_nat.checkpoint.pretrained import resolve_model
+from skyrl_nat.config.model import ModelConfig
+from skyrl_nat.errors import WorkerError
+from skyrl_nat.workers import process_group
+from skyrl_nat.workers.model import PackedCausalLM, build_packed_model, reshard, shard
+
+
+class ModelWorker:
+    """One rank of a sharded model. Life: construct, `init_process_group`, `build`, use, `close`."""
+
+    is_trainable = True
+    """Whether parameters take gradients."""
+
+    def __init__(
+        self,
+        *,
+        model_path: str,
+        model: ModelConfig,
+        device: str,
+        temperature: float,
+        num_threads: int,
+        seed: int,
+    ) -> None:
+        """Remember the settings; nothing is loaded yet.
+
+        Args:
+            model_path: Folder, hub id or built-in name; replaces `model.path`.
+            model: Section `model`.
+            device: `cpu` or `cuda`.
+            temperature: Sampling temperature whose log-probs are wanted, > 0.
+            num_threads: CPU threads of this process; 0 leaves torch's own number.
+            seed: Seed of torch in this process.
+        """
+        self.model_path = model_path
+        self.model_config = model
+        self.device_type = device
+        self.temperature = temperature
+        self.num_threads = num_threads
+        self.seed = seed
+        self.device = torch.device("cpu")
+        self._module: PackedCausalLM | None = None
+
+    @property
+    def module(self) -> PackedCausalLM:
+        """The sharded model.
+
+        Raises:
+            WorkerError: `build` was not called.
+        """
+        if self._module is None:
+            raise WorkerError(
+                f"{type(self).__name__} must be built before use, got no model. Call build first."
+            )
+        return self._module
+
+    @property
+    def rank(self) -> int:
+        """Rank in the process group, 0 without one."""
+        return dist.get_rank() if dist.is_initialized() else 0
+
+    def init_process_group(
+        self, rank: int, world_size: int, master_address: str, master_port: int, timeout_s: float
+    ) -> None:
+        """Join the other ranks of this model; see `process_group.init_group`."""
+        process_group.init_group(
+            self.device_type, rank, world_size, master_address, master_port, timeout_s
+        )
+
+    def build(self) -> dict[str, float]:
+        """Load and shard the model; all ranks call this together.
+
+        Returns:
+            `num_parameters` of the whole model.
+        """
+        if self.num_threads:
+            torch.set_num_threads(self.num_threads)
+        torch.manual_seed(self.seed)
+        self.device = process_group.rank_device(self.device_type)
+        module = build_packed_model(
+            resolve_model(self.model_path),
+            self.model_config,
+            temperature=self.temperature,
+            is_trainable=self.is_trainable,
+        )
+        count = sum(parameter.numel() for parameter in module.parameters())
+        shard(module, process_group.data_parallel_mesh(self.device_type), self.model_config)
+        # Buffers of parts that hold no parameters are not moved by sharding.
+        for part in module.modules():
+            for name, buffer in part.named_buffers(recurse=False):
+                setattr(part, name, buffer.to(self.device))
+        self._module = module
+        return {"num_parameters": float(count)}
+
+    def compute_logprobs(self, micro_batches: Sequence[MicroBatch]) -> list[Tensor]:
+        """Return the log-probs of the loss tokens without gradients; all ranks call this together.
+
+        Args:
+            micro_batches: This rank's row of the grid; every rank has the same number.
+
+        Returns:
+            One `[N]` fp32 CPU tensor per micro-batch, 0 where masked.
+        """
+        results: list[Tensor] = []
+        with torch.no_grad():
+            for micro_batch in micro_batches:
+                logprobs, _ = self.module.score(micro_batch.to(self.device))
+                results.append(logprobs.cpu())
+        reshard(self.module)
+        return results
+
+    def ping(self) -> dict[str, int | str]:
+        """Return who answers: process id, rank, host name."""
+        return {"pid": os.getpid(), "rank": self.rank, "node": socket.gethostname()}
+
+    def close(self) -> None:
+        """Drop the model and leave the process group; safe to call twice."""
+        self._module = None
+        process_group.destroy_group()

@@ -1,0 +1,204 @@
+"""The model in training: Hugging Face weights, activation checkpointing, FSDP2, in that order.
+
+Legend: N packed tokens, B sequences.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
+from torch.distributed.tensor import DTensor
+from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
+
+from skyrl_nat.batching.micro_batch import MicroBatch
+from skyrl_nat.config.model import ModelConfig
+from skyrl_nat.errors import ConfigError
+from skyrl_nat.workers import attention
+from skyrl_nat.workers.logprobs import token_logprobs
+
+PREFIX = "causal_lm."
+"""What `PackedCausalLM` puts before the names of a Hugging Face checkpoint."""
+_LOGIT_CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling")
+_DROPOUTS = ("attention_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop")
+
+
+class PackedCausalLM(nn.Module):
+    """A causal LM whose forward pass goes from packed tokens to log-probs, so that FSDP2 wraps all of it."""
+
+    def __init__(self, causal_lm: PreTrainedModel, *, temperature: float, chunk_tokens: int) -> None:
+        """Wrap a model.
+
+        Args:
+            causal_lm: With `.model` (the decoder) and `.lm_head`.
+            temperature: Logits are divided by it, > 0.
+            chunk_tokens: Tokens per chunk of the LM head.
+        """
+        super().__init__()
+        self.causal_lm = causal_lm
+        self.temperature = temperature
+        self.chunk_tokens = chunk_tokens
+
+    def forward(
+        self,
+        token_ids: Tensor,
+        position_ids: Tensor,
+        cu_seqlens: Tensor,
+        loss_mask: Tensor,
+        borders: tuple[int, ...],
+    ) -> tuple[Tensor, Tensor]:
+        """Return log-prob and entropy of every loss token.
+
+        Args:
+            token_ids: `[N]` int64.
+            position_ids: `[N]` int64.
+            cu_seqlens: `[B + 1]` int32.
+            loss_mask: `[N]` bool, False at the first token of every sequence.
+            borders: `cu_seqlens` as integers.
+
+        Returns:
+            Two `[N]` fp32 tensors aligned with the tokens, 0 where masked.
+        """
+        decoder = self.causal_lm.model
+        hidden = decoder(  # type: ignore[operator]
+            input_ids=token_ids[None],
+            position_ids=position_ids[None],
+            attention_mask=None,
+            use_cache=False,
+            cu_seqlens=cu_seqlens,
+            borders=borders,
+        ).last_hidden_state[0]
+        places = loss_mask.nonzero()[:, 0]
+        logprobs, entropies = token_logprobs(
+            hidden[places - 1],
+            self.causal_lm.lm_head.weight,  # type: ignore[union-attr, arg-type]
+            token_ids[places],
+            temperature=self.temperature,
+            chunk_tokens=self.chunk_tokens,
+        )
+        empty = torch.zeros(token_ids.numel(), dtype=torch.float32, device=token_ids.device)
+        return empty.index_put((places,), logprobs), empty.index_put((places,), entropies)
+
+    def score(self, micro_batch: MicroBatch) -> tuple[Tensor, Tensor]:
+        """Call the module on a micro-batch that lies on its device; see `forward`."""
+        return self(
+            token_ids=micro_batch.token_ids,
+            position_ids=micro_batch.position_ids,
+            cu_seqlens=micro_batch.cu_seqlens,
+            loss_mask=micro_batch.loss_mask,
+            borders=tuple(micro_batch.cu_seqlens.tolist()),
+        )
+
+
+def load_causal_lm(path: Path, config: ModelConfig) -> PreTrainedModel:
+    """Load a model for training: master weights, packed attention, no dropout.
+
+    Args:
+        path: Local folder.
+        config: Section `model`.
+
+    Raises:
+        ConfigError: The architecture changes logits or attention in a way that is not reproduced here.
+    """
+    attention.register()
+    hf_config = AutoConfig.from_pretrained(path, trust_remote_code=config.trust_remote_code)
+    attention.check_supported(hf_config)
+    _check_head(hf_config)
+    for name in _DROPOUTS:
+        if getattr(hf_config, name, None):
+            setattr(hf_config, name, 0.0)
+    model = AutoModelForCausalLM.from_pretrained(
+        path,
+        config=hf_config,
+        dtype=getattr(torch, config.dtype.value),
+        attn_implementation=attention.PACKED_ATTENTION,
+        trust_remote_code=config.trust_remote_code,
+    )
+    head = getattr(model, "lm_head", None)
+    if head is None or head.bias is not None or not hasattr(model, "model"):
+        raise ConfigError(
+            f"model.path must hold a causal LM with `model` and an `lm_head` without bias, got "
+            f"{type(model).__name__}. Use a Llama- or Qwen-like model."
+        )
+    return model
+
+
+def build_packed_model(
+    path: Path, config: ModelConfig, *, temperature: float, is_trainable: bool
+) -> PackedCausalLM:
+    """Load a model and prepare it for sharding.
+
+    Args:
+        path: Local folder.
+        config: Section `model`.
+        temperature: Logits are divided by it, > 0.
+        is_trainable: False freezes all parameters.
+    """
+    model = load_causal_lm(path, config)
+    # Layers recompute only in train mode; without dropout that mode changes nothing else.
+    model.train(is_trainable)
+    model.requires_grad_(is_trainable)
+    if is_trainable and config.activation_checkpointing:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    return PackedCausalLM(model, temperature=temperature, chunk_tokens=config.logprob_chunk_tokens)
+
+
+def shard(module: PackedCausalLM, mesh: DeviceMesh, config: ModelConfig) -> None:
+    """Apply FSDP2 in place: each decoder layer, then the rest (embedding, norm and head together).
+
+    Gradients are summed over ranks, not averaged: the loss is already divided by the step's denominator.
+
+    Args:
+        module: The model, on any device; its parameters move to the mesh's.
+        mesh: One-dimensional.
+        config: Section `model`.
+    """
+    policy = MixedPrecisionPolicy()
+    if config.compute_dtype != config.dtype:
+        policy = MixedPrecisionPolicy(
+            param_dtype=getattr(torch, config.compute_dtype.value),
+            reduce_dtype=getattr(torch, config.dtype.value),
+        )
+    is_distributed = mesh.size() > 1
+    for layer in module.causal_lm.model.layers:  # type: ignore[union-attr]
+        fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=is_distributed)
+    fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
+    for part in module.modules():
+        if isinstance(part, FSDPModule):
+            part.set_gradient_divide_factor(1.0)
+            # The custom factor alone needs a reduction that only NCCL has.
+            part.set_force_sum_reduction_for_comms(True)
+
+
+def reshard(module: nn.Module) -> None:
+    """Give gathered parameters back, so that parameters are the sharded ones again.
+
+    A forward pass without a backward pass leaves them gathered.
+    """
+    for part in module.modules():
+        if isinstance(part, FSDPModule):
+            part.reshard()
+
+
+def checkpoint_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """Yield every parameter once under its name in a Hugging Face checkpoint; a tied head is left out."""
+    for name, parameter in module.named_parameters():
+        yield name.removeprefix(PREFIX), parameter
+
+
+def full_tensor(tensor: Tensor) -> Tensor:
+    """Return a parameter or gradient in full; all ranks of its mesh must call this together."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def _check_head(hf_config: PretrainedConfig) -> None:
+    """Refuse models that change their logits after the head."""
+    for name in _LOGIT_CHANGES:
+        value = getattr(hf_config, name, None)
+        if value not in (None, 1, 1.0):
+            raise ConfigError(
+                f"model.path must be a model whose logits are its head's output, got {name}={value} in "
+                f"{hf_config.model_type}. Use a Llama- or Qwen-like model."
+            )

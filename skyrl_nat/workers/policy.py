@@ -1,0 +1,299 @@
+"""One rank of the model in training: log-probs, optimizer steps, weights out, checkpoints."""
+
+import hashlib
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from skyrl_nat.batching.micro_batch import MicroBatch
+from skyrl_nat.checkpoint.pretrained import resolve_model, write_hf_folder
+from skyrl_nat.checkpoint.sharded import load_sharded, save_sharded
+from skyrl_nat.config.algorithm import AlgorithmConfig
+from skyrl_nat.config.model import ModelConfig, OptimizerConfig
+from skyrl_nat.errors import StoppedError, WeightSyncError, WorkerError
+from skyrl_nat.weight_sync.base import TensorSpec
+from skyrl_nat.workers.base import ModelWorker
+from skyrl_nat.workers.model import checkpoint_parameters, full_tensor
+from skyrl_nat.workers.objective import PEAKS, SUMS, micro_batch_loss, named_metrics
+from skyrl_nat.workers.optimizer import build_optimizer, lr_at, set_lr
+
+
+class PolicyWorker(ModelWorker):
+    """One rank of the policy. Every method but `ping` is called on all ranks together."""
+
+    def __init__(
+        self,
+        *,
+        model_path: str,
+        model: ModelConfig,
+        optimizer: OptimizerConfig,
+        algorithm: AlgorithmConfig,
+        device: str,
+        temperature: float,
+        total_steps: int,
+        num_threads: int,
+        seed: int,
+    ) -> None:
+        """Remember the settings; nothing is loaded yet.
+
+        Args:
+            model_path: Folder, hub id or built-in name; replaces `model.path`.
+            model: Section `model`.
+            optimizer: Section `optimizer`.
+            algorithm: Section `algorithm`.
+            device: `cpu` or `cuda`.
+            temperature: Sampling temperature in training, > 0.
+            total_steps: Optimizer steps of the whole run, for the schedule.
+            num_threads: CPU threads of this process; 0 leaves torch's own number.
+            seed: Seed of torch in this process.
+        """
+        super().__init__(
+            model_path=model_path,
+            model=model,
+            device=device,
+            temperature=temperature,
+            num_threads=num_threads,
+            seed=seed,
+        )
+        self.optimizer_config = optimizer
+        self.algorithm = algorithm
+        self.total_steps = total_steps
+        self.num_steps = 0
+        """Optimizer steps applied."""
+        self.num_skipped = 0
+        """Steps skipped because of their gradients, in all."""
+        self.num_skipped_in_a_row = 0
+        self._optimizer: torch.optim.AdamW | None = None
+        self._sender: Any = None
+        self._transfer_dtype = model.dtype.value
+
+    @property
+    def optimizer(self) -> torch.optim.AdamW:
+        """The optimizer over this rank's shards.
+
+        Raises:
+            WorkerError: `build` was not called.
+        """
+        if self._optimizer is None:
+            raise WorkerError(
+                "PolicyWorker must be built before use, got no optimizer. Call build first."
+            )
+        return self._optimizer
+
+    def build(self) -> dict[str, float]:
+        """Load and shard the model and make its optimizer.
+
+        Returns:
+            `num_parameters` of the whole model.
+        """
+        info = super().build()
+        self._optimizer = build_optimizer(checkpoint_parameters(self.module), self.optimizer_config)
+        return info
+
+    def train(self, micro_batches: Sequence[MicroBatch], denominator: float) -> dict[str, float]:
+        """Do one optimizer step.
+
+        A step without loss tokens, or with a NaN or infinite gradient, leaves weights, optimizer state
+        and schedule as they are.
+
+        Args:
+            micro_batches: This rank's row of the grid; every rank has the same number.
+            denominator: Of the loss, over all ranks and micro-batches; from `algorithms.reduction`.
+
+        Returns:
+            Metrics over all ranks, the same on each. `loss/total` is the scalar whose gradient was taken.
+
+        Raises:
+            StoppedError: The last `optimizer.max_skipped_steps` steps in a row were skipped.
+        """
+        sums = torch.zeros(len(SUMS), dtype=torch.float64, device=self.device)
+        peaks = torch.zeros(len(PEAKS), dtype=torch.float64, device=self.device)
+        grad_norm = 0.0
+        is_applied = False
+        lr = lr_at(self.num_steps, self.optimizer_config, self.total_steps)
+        if denominator > 0:
+            for micro_batch in micro_batches:
+                self._accumulate(micro_batch, denominator, sums, peaks)
+            grad_norm = self._clip_gradients()
+            is_applied = math.isfinite(grad_norm)
+            if is_applied:
+                set_lr(self.optimizer, lr)
+                self.optimizer.step()
+                self.num_steps += 1
+            self.optimizer.zero_grad(set_to_none=True)
+        dist.all_reduce(sums)
+        dist.all_reduce(peaks, op=dist.ReduceOp.MAX)
+        metrics = named_metrics(sums, peaks, denominator)
+        metrics |= {
+            "loss/grad_norm": grad_norm,
+            "loss/lr": lr,
+            "loss/skipped": float(denominator > 0 and not is_applied),
+            "loss/empty": float(denominator <= 0),
+        }
+        if denominator > 0:
+            self._count_skipped(is_applied, grad_norm)
+        return metrics | {"loss/num_skipped": float(self.num_skipped)}
+
+    def weight_manifest(self, dtype: str | None = None) -> list[TensorSpec]:
+        """Return names, shapes and format of all tensors in the order in which they are sent.
+
+        Args:
+            dtype: torch dtype name on the wire; None means the one of `connect_weights`, or the model's.
+        """
+        return [
+            TensorSpec(name=name, shape=tuple(p.shape), dtype=dtype or self._transfer_dtype)
+            for name, p in checkpoint_parameters(self.module)
+        ]
+
+    def named_full_tensors(self, dtype: str | None = None) -> Iterator[tuple[str, Tensor]]:
+        """Yield every parameter in full, one at a time; all ranks must read to the end.
+
+        Args:
+            dtype: As in `weight_manifest`.
+
+        Yields:
+            Checkpoint name, and a tensor on this rank's device that shares no memory with the model.
+        """
+        target = getattr(torch, dtype or self._transfer_dtype)
+        for name, parameter in checkpoint_parameters(self.module):
+            full = full_tensor(parameter.detach())
+            # One rank's shard is the whole tensor: what leaves must not change with the next step.
+            yield name, full.to(target, copy=True)
+
+    def export_weights(self, dtype: str | None = None) -> dict[str, Tensor]:
+        """Return all parameters in host memory by checkpoint name, on rank 0; other ranks return {}.
+
+        Args:
+            dtype: As in `weight_manifest`.
+        """
+        weights: dict[str, Tensor] = {}
+        for name, tensor in self.named_full_tensors(dtype):
+            if self.rank == 0:
+                weights[name] = tensor.cpu()
+        return weights
+
+    def connect_weights(self, info: dict[str, Any]) -> None:
+        """Open rank 0's end of a weight channel.
+
+        Args:
+            info: From the transport; a `dtype` in it becomes the format on the wire.
+        """
+        from skyrl_nat.weight_sync.gloo import GlooSender
+
+        self._transfer_dtype = info.get("dtype", self._transfer_dtype)
+        if self.rank == 0:
+            if self._sender is not None:
+                self._sender.close()
+            self._sender = GlooSender(info)
+
+    def send_weights(self) -> None:
+        """Send all weights through the channel of `connect_weights`.
+
+        Raises:
+            WeightSyncError: No channel is open, or the transfer failed.
+        """
+        if self.rank == 0 and self._sender is not None:
+            self._sender.send(self.named_full_tensors())
+            return
+        for _ in self.named_full_tensors():
+            pass
+        if self.rank == 0:
+            raise WeightSyncError(
+                "a weight channel must be open before weights are sent, got none. "
+                "Call connect_weights first."
+            )
+
+    def save(self, folder: str | Path) -> None:
+        """Write model, optimizer and step counters as a sharded checkpoint.
+
+        Args:
+            folder: The same shared folder on all ranks.
+        """
+        counters = {
+            "num_steps": self.num_steps,
+            "num_skipped": self.num_skipped,
+            "num_skipped_in_a_row": self.num_skipped_in_a_row,
+        }
+        save_sharded(
+            Path(folder), checkpoint_parameters(self.module), self.optimizer, counters
+        )
+
+    def load(self, folder: str | Path) -> None:
+        """Take model, optimizer and step counters from a checkpoint of any number of ranks.
+
+        Args:
+            folder: Written by `save`.
+        """
+        names = ("num_steps", "num_skipped", "num_skipped_in_a_row")
+        counters = load_sharded(
+            Path(folder), checkpoint_parameters(self.module), self.optimizer, names
+        )
+        self.num_steps = counters["num_steps"]
+        self.num_skipped = counters["num_skipped"]
+        self.num_skipped_in_a_row = counters["num_skipped_in_a_row"]
+
+    def export_hf(self, folder: str | Path, dtype: str | None = None) -> None:
+        """Write a Hugging Face folder with weights, config and tokenizer (rank 0 writes).
+
+        Args:
+            folder: Created if missing.
+            dtype: torch dtype name of the weights; None means the master weights'.
+        """
+        chosen = dtype or self.model_config.dtype.value
+        weights = self.export_weights(chosen)
+        if self.rank == 0:
+            write_hf_folder(Path(folder), resolve_model(self.model_path), weights, chosen)
+        dist.barrier()
+
+    def parameter_digest(self) -> str:
+        """Return a SHA-256 (hex) over all parameters in master format; equal on all ranks."""
+        digest = hashlib.sha256()
+        for name, tensor in self.named_full_tensors(self.model_config.dtype.value):
+            digest.update(name.encode())
+            raw = tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+            digest.update(memoryview(raw))
+        return digest.hexdigest()
+
+    def close(self) -> None:
+        """Close the weight channel, drop the model, leave the process group; safe to call twice."""
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None
+        self._optimizer = None
+        super().close()
+
+    def _accumulate(
+        self, micro_batch: MicroBatch, denominator: float, sums: Tensor, peaks: Tensor
+    ) -> None:
+        """Add one micro-batch's gradient, and its statistics in place."""
+        on_device = micro_batch.to(self.device)
+        logprobs, entropies = self.module.score(on_device)
+        loss = micro_batch_loss(logprobs, entropies, on_device, self.algorithm)
+        (loss.numerator / denominator).backward()
+        sums += loss.sums
+        torch.maximum(peaks, loss.peaks, out=peaks)
+
+    def _clip_gradients(self) -> float:
+        """Clip to the global norm and return the norm before; the same number on all ranks."""
+        limit = self.optimizer_config.max_grad_norm or math.inf
+        norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), limit)
+        return float(full_tensor(norm))
+
+    def _count_skipped(self, is_applied: bool, grad_norm: float) -> None:
+        """Keep the counters; stop the run after too many skips in a row."""
+        if is_applied:
+            self.num_skipped_in_a_row = 0
+            return
+        self.num_skipped += 1
+        self.num_skipped_in_a_row += 1
+        if self.num_skipped_in_a_row >= self.optimizer_config.max_skipped_steps:
+            raise StoppedError(
+                f"gradients must be finite, got a norm of {grad_norm} in {self.num_skipped_in_a_row} "
+                "steps in a row, all skipped. Lower optimizer.lr or look at the last batches; the last "
+                "checkpoint is good."
+            )

@@ -1,0 +1,80 @@
+"""The torch.distributed group of one model's ranks: one per process, set up and torn down here only."""
+
+import datetime
+
+import torch
+import torch.distributed as dist
+from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+
+from skyrl_nat.errors import WorkerError
+
+BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
+"""Back end by device type; CUDA ranks also reduce small host tensors."""
+
+
+def init_group(
+    device: str, rank: int, world_size: int, address: str, port: int, timeout_s: float
+) -> None:
+    """Join the process group; returns when all ranks are there.
+
+    A process that already belongs to a group of the same rank and size keeps it.
+
+    Args:
+        device: `cpu` or `cuda`.
+        rank: This process, in `[0, world_size)`.
+        world_size: Number of processes.
+        address: Host of rank 0, reachable from all.
+        port: A free port there.
+        timeout_s: Deadline of the meeting and of every collective.
+
+    Raises:
+        WorkerError: The ranks did not meet, or this process belongs to another group.
+    """
+    if dist.is_initialized():
+        if (dist.get_rank(), dist.get_world_size()) == (rank, world_size):
+            return
+        raise WorkerError(
+            f"a process must belong to one process group, got rank {rank} of {world_size} while being "
+            f"rank {dist.get_rank()} of {dist.get_world_size()}. Call destroy_group first."
+        )
+    try:
+        dist.init_process_group(
+            BACKENDS[device],
+            init_method=f"tcp://{address}:{port}",
+            rank=rank,
+            world_size=world_size,
+            timeout=datetime.timedelta(seconds=timeout_s),
+        )
+    except (RuntimeError, ValueError) as error:
+        raise WorkerError(
+            f"all {world_size} ranks must meet at {address}:{port} within {timeout_s} s, rank {rank} got: "
+            f"{error}. Check that every rank started and that the port is reachable."
+        ) from error
+
+
+def destroy_group() -> None:
+    """Leave the process group; safe to call twice."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
+
+
+def rank_device(device: str) -> torch.device:
+    """Return this rank's device and make it the current one.
+
+    Args:
+        device: `cpu` or `cuda`.
+    """
+    if device == "cpu":
+        return torch.device("cpu")
+    index = dist.get_rank() % torch.cuda.device_count()
+    torch.cuda.set_device(index)
+    return torch.device("cuda", index)
+
+
+def data_parallel_mesh(device: str) -> DeviceMesh:
+    """Return the one-dimensional mesh over all ranks.
+
+    Args:
+        device: `cpu` or `cuda`.
+    """
+    return init_device_mesh(device, (dist.get_world_size(),), mesh_dim_names=("data",))

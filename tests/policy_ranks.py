@@ -1,0 +1,149 @@
+"""Policy workers for tests: one rank in this process, or several in spawned ones."""
+
+import socket
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.multiprocessing as mp
+from torch import Tensor
+
+from skyrl_nat.algorithms.reduction import REDUCTIONS
+from skyrl_nat.batching.micro_batch import MicroBatch
+from skyrl_nat.batching.packing import attach_logprobs, pack
+from skyrl_nat.config.algorithm import AlgorithmConfig
+from skyrl_nat.config.model import ModelConfig, OptimizerConfig
+from skyrl_nat.types import TrainingSample
+from skyrl_nat.workers.policy import PolicyWorker
+
+VOCABULARY = 300
+PROMPTS_AND_LENGTHS = [(5, 20), (10, 31), (3, 7), (1, 12), (4, 40), (2, 3)]
+
+
+def free_port() -> int:
+    """Return a port that was free a moment ago."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def make_samples(seed: int = 0) -> list[TrainingSample]:
+    """Return six samples of three groups with very different lengths."""
+    generator = torch.Generator().manual_seed(seed)
+    samples = []
+    for index, (prompt, length) in enumerate(PROMPTS_AND_LENGTHS):
+        mask = [i >= prompt for i in range(length)]
+        if length > 25:
+            # An observation of the environment in the middle of the rollout.
+            mask[15:20] = [False] * 5
+        samples.append(
+            TrainingSample(
+                sample_id=f"r{index}",
+                group_id=f"g{index // 2}",
+                token_ids=torch.randint(0, VOCABULARY, (length,), generator=generator).tolist(),
+                loss_mask=mask,
+                rollout_logprobs=(-5 - torch.rand(length, generator=generator)).tolist(),
+                advantage=[1.0, -0.5, 0.25, -1.5, 0.75, 2.0][index],
+                oldest_version=0,
+            )
+        )
+    return samples
+
+
+def make_grid(
+    samples: list[TrainingSample], *, num_ranks: int = 1, budget: int = 64, name: str = "token_mean"
+) -> tuple[list[list[MicroBatch]], float]:
+    """Return the grid and the denominator of one step."""
+    weights = REDUCTIONS[name](
+        [s.num_loss_tokens for s in samples], [s.group_id for s in samples], max_tokens_divisor=32
+    )
+    grid = pack(samples, weights.token_weights, num_ranks=num_ranks, token_budget=budget)
+    return grid, weights.denominator
+
+
+def make_worker(
+    folder: Path,
+    *,
+    model: dict[str, Any] | None = None,
+    optimizer: dict[str, Any] | None = None,
+    algorithm: dict[str, Any] | None = None,
+    temperature: float = 1.0,
+    rank: int = 0,
+    world_size: int = 1,
+    port: int | None = None,
+) -> PolicyWorker:
+    """Return a built policy worker of a tiny model on the CPU."""
+    worker = PolicyWorker(
+        model_path=str(folder),
+        model=ModelConfig(**({"logprob_chunk_tokens": 7} | (model or {}))),
+        optimizer=OptimizerConfig(**({"lr": 1e-3, "max_grad_norm": 0.0} | (optimizer or {}))),
+        algorithm=AlgorithmConfig(**(algorithm or {})),
+        device="cpu",
+        temperature=temperature,
+        total_steps=10,
+        num_threads=1,
+        seed=0,
+    )
+    worker.init_process_group(rank, world_size, "127.0.0.1", port or free_port(), 60)
+    worker.build()
+    return worker
+
+
+def train_steps(worker: PolicyWorker, row: list[MicroBatch], denominator: float, steps: int) -> list[dict[str, float]]:
+    """Recompute old log-probs once, then do several optimizer steps on them."""
+    attach_logprobs(row, worker.compute_logprobs(row), "old_logprobs")
+    return [worker.train(row, denominator) for _ in range(steps)]
+
+
+def optimizer_tensors(worker: PolicyWorker) -> dict[str, Tensor]:
+    """Return copies of the local optimizer state by parameter index and key."""
+    return {
+        f"{index}.{key}": value.to_local().clone() if hasattr(value, "to_local") else value.clone()
+        for index, state in enumerate(worker.optimizer.state.values())
+        for key, value in state.items()
+    }
+
+
+def gradients(worker: PolicyWorker) -> dict[str, Tensor]:
+    """Return the gradients of the first step, which AdamW's first moment holds times 1 - beta1."""
+    scale = 1.0 - worker.optimizer_config.beta1
+    names = [spec.name for spec in worker.weight_manifest()]
+    moments = dict(
+        zip(
+            (id(p) for p in worker.module.parameters()),
+            names,
+            strict=True,
+        )
+    )
+    return {
+        moments[id(p)]: state["exp_avg"].full_tensor() / scale
+        for p, state in worker.optimizer.state.items()
+    }
+
+
+def _rank_main(rank: int, world_size: int, port: int, model: str, out: str) -> None:
+    """One spawned rank: two steps, metrics, weights and a checkpoint into a folder."""
+    torch.set_num_threads(1)
+    worker = make_worker(Path(model), rank=rank, world_size=world_size, port=port)
+    grid, denominator = make_grid(make_samples(), num_ranks=world_size, budget=40)
+    metrics = train_steps(worker, grid[rank], denominator, 2)
+    worker.save(Path(out) / "checkpoint")
+    result = {
+        "metrics": metrics,
+        "weights": worker.export_weights(),
+        "digest": worker.parameter_digest(),
+        "num_micro_batches": len(grid[rank]),
+    }
+    # One sample on two ranks: the other rank has nothing but a filler.
+    grid, denominator = make_grid(make_samples()[:1], num_ranks=world_size)
+    result["filler_metrics"] = worker.train(grid[rank], denominator)
+    result["final_weights"] = worker.export_weights()
+    torch.save(result, Path(out) / f"rank{rank}.pt")
+    worker.close()
+
+
+def run_ranks(world_size: int, model: Path, out: Path) -> list[dict[str, Any]]:
+    """Run `_rank_main` in spawned processes and return what each rank saved."""
+    arguments = (world_size, free_port(), str(model), str(out))
+    mp.spawn(_rank_main, arguments, nprocs=world_size, join=True)
+    return [torch.load(out / f"rank{rank}.pt") for rank in range(world_size)]

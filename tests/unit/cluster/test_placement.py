@@ -1,0 +1,72 @@
+"""Placement is arithmetic."""
+
+import pytest
+
+from skyrl_nat.cluster.placement import NodeResources, plan_placement
+from skyrl_nat.config.cluster import ClusterConfig, Device, Placement
+from skyrl_nat.errors import ConfigError
+
+LAPTOP = NodeResources(name="laptop", num_cpus=2, num_gpus=0)
+
+
+def gpu_nodes(count: int, gpus: int = 8) -> list[NodeResources]:
+    return [NodeResources(name=f"node{i}", num_cpus=128, num_gpus=gpus) for i in range(count)]
+
+
+def gpu_config(**changes) -> ClusterConfig:
+    return ClusterConfig(**{"device": Device.cuda, "num_gpus_per_node": 8, "num_policy_ranks": 8, **changes})
+
+
+def test_laptop_holds_one_of_each_and_all_threads():
+    plan = plan_placement(ClusterConfig(), [LAPTOP])
+    assert sorted((slot.role, slot.rank, slot.node) for slot in plan.slots) == [
+        ("engine", 0, 0),
+        ("environment", 0, 0),
+        ("policy", 0, 0),
+        ("reward", 0, 0),
+    ]
+    assert plan.num_threads == 2
+    assert plan.bundles == ({"CPU": 1.0},)
+
+
+def test_two_policy_ranks_on_a_laptop_share_its_threads():
+    assert plan_placement(ClusterConfig(num_policy_ranks=2), [LAPTOP]).num_threads == 1
+
+
+def test_colocated_engines_cover_the_policys_gpus():
+    plan = plan_placement(gpu_config(num_engines=4, num_gpus_per_engine=2), gpu_nodes(1))
+    assert [slot.gpus for slot in plan.of_role("policy")] == [(i,) for i in range(8)]
+    assert [slot.gpus for slot in plan.of_role("engine")] == [(0, 1), (2, 3), (4, 5), (6, 7)]
+
+
+def test_disaggregated_engines_come_after_the_policy_and_never_overlap():
+    config = gpu_config(placement=Placement.disaggregated, num_policy_ranks=4, num_engines=2, num_gpus_per_engine=2)
+    plan = plan_placement(config, gpu_nodes(1))
+    used = [(slot.node, gpu) for slot in plan.slots for gpu in slot.gpus]
+    assert len(used) == len(set(used)) == 8
+    assert [slot.gpus for slot in plan.of_role("engine")] == [(4, 5), (6, 7)]
+
+
+def test_second_node_takes_the_ranks_that_do_not_fit_the_first():
+    config = gpu_config(num_nodes=2, num_policy_ranks=16, num_engines=4, num_gpus_per_engine=4)
+    plan = plan_placement(config, gpu_nodes(2))
+    assert [slot.node for slot in plan.of_role("policy")] == [0] * 8 + [1] * 8
+    assert [(slot.node, slot.gpus[0]) for slot in plan.of_role("engine")] == [(0, 0), (0, 4), (1, 0), (1, 4)]
+
+
+def test_engine_across_two_nodes_is_refused():
+    config = gpu_config(
+        placement=Placement.disaggregated, num_nodes=2, num_policy_ranks=6, num_engines=1, num_gpus_per_engine=4
+    )
+    with pytest.raises(ConfigError, match="let engine 0 fit one node, GPUs 6 to 9 do not"):
+        plan_placement(config, gpu_nodes(2))
+
+
+def test_shortfall_is_said_in_words():
+    with pytest.raises(ConfigError, match="must find 1 nodes with 8 GPUs each, Ray sees laptop: 0 GPUs, 2 CPUs"):
+        plan_placement(gpu_config(), [LAPTOP])
+
+
+def test_small_nodes_are_passed_over():
+    plan = plan_placement(gpu_config(), [LAPTOP, *gpu_nodes(1)])
+    assert plan.bundles == ({"CPU": 1.0, "GPU": 8.0},)

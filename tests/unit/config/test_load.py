@@ -1,0 +1,95 @@
+"""Hydra overrides to a checked config: what is refused, and how."""
+
+import pytest
+
+from skyrl_nat.config.load import config_from_file, load_config, save_config
+from skyrl_nat.errors import ConfigError
+
+
+def test_defaults_compose_into_the_cpu_preset_parts():
+    config = load_config([])
+    assert (config.model.path, config.engine.kind, config.cluster.device) == ("smollm2-135m-instruct", "hf", "cpu")
+
+
+@pytest.mark.parametrize("algorithm", ["grpo", "dr_grpo", "dapo", "gspo", "cispo", "rloo"])
+def test_every_algorithm_preset_composes_under_its_own_name(algorithm: str):
+    assert load_config([f"algorithm={algorithm}"]).algorithm.name == algorithm
+
+
+def test_dapo_preset_has_the_papers_bounds():
+    algorithm = load_config(["algorithm=dapo"]).algorithm
+    assert (algorithm.clip_low, algorithm.clip_high, algorithm.mask_truncated) == (0.2, 0.28, True)
+
+
+def test_overrides_reach_through_an_experiment():
+    config = load_config(["experiment=smoke_cpu", "algorithm=dapo", "trainer.steps=7", "engine=vllm"])
+    assert (config.algorithm.name, config.trainer.steps, config.engine.kind) == ("dapo", 7, "vllm")
+
+
+def test_agenthands_h100x8_is_what_its_name_says():
+    config = load_config(["experiment=agenthands_h100x8"])
+    assert config.model.path == "Qwen/Qwen2.5-Coder-32B-Instruct"
+    assert config.cluster.num_gpus_per_node == 8
+    assert (config.trainer.epochs, config.checkpoint.every_epochs) == (100, 10)
+    assert "wandb" in config.tracking.backends
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("trainer.stepz=3", "trainer.stepz must be a declared key, got an unknown one. Did you mean trainer.steps?"),
+        ("trainer.steps=abc", "trainer.steps must have its declared type: Value 'abc'"),
+        ("algorithm=nope", "algorithm must be one of cispo, dapo, dr_grpo, grpo, gspo, rloo, got 'nope'"),
+        ("engine.kind=foo", "engine.kind must have its declared type: Invalid value 'foo', expected one of"),
+        ("optimizer.lr=nan", "optimizer.lr must be a finite number, got nan"),
+        ("optimizer.lr=-1", "optimizer.lr must be >= 0, got -1.0"),
+        ("optimizer.lr=inf", "optimizer.lr must be a finite number, got inf"),
+        ("algorithm.clip_high=0.1", "algorithm.clip_high must be >= algorithm.clip_low (0.2), got 0.1"),
+        ("rollout.top_p=0.9", "rollout.top_p must be 1.0, got 0.9"),
+        ("rollout.top_k=5", "rollout.top_k must be -1 (off), got 5"),
+        ("rollout.temperature=0", "rollout.temperature must be > 0, got 0.0"),
+        ("trainer.rollouts_per_task=1", "trainer.min_valid_rollouts must be <= trainer.rollouts_per_task (1)"),
+        ("trainer.updates_per_batch=3", "trainer.tasks_per_step must be a multiple of trainer.updates_per_batch (3)"),
+        ("trainer.micro_batch_tokens=100", "trainer.micro_batch_tokens must be >= rollout.max_total_tokens"),
+        ("rollout.max_new_tokens=9000", "rollout.max_new_tokens must be < rollout.max_total_tokens (8192), got 9000"),
+        ("weight_sync=gloo", "weight_sync.transport must be host with engine.kind=hf"),
+        ("model.compute_dtype=bfloat16", "model.compute_dtype must be float32"),
+        ("name=a/b", "name must be one folder name without slashes, got 'a/b'"),
+        ("tracking.wandb_mode=maybe", "tracking.wandb_mode must be online, offline or disabled, got 'maybe'"),
+        ("tracking.backends=[csv]", "tracking.backends must hold only jsonl, console, tensorboard, wandb, got 'csv'"),
+    ],
+)
+def test_impossible_values_are_refused_in_one_sentence(override: str, sentence: str):
+    with pytest.raises(ConfigError) as caught:
+        load_config([override])
+    assert sentence in str(caught.value)
+
+
+def test_group_of_one_has_no_baseline():
+    with pytest.raises(ConfigError, match=r"rollouts_per_task must be >= 2 with algorithm.advantage=grpo, got 1"):
+        load_config(["trainer.rollouts_per_task=1", "trainer.min_valid_rollouts=1"])
+
+
+def test_gpus_that_do_not_exist_are_refused():
+    with pytest.raises(ConfigError, match="fit 8 GPUs together with the engines"):
+        load_config(["experiment=agenthands_h100x8", "cluster.placement=disaggregated"])
+
+
+def test_saved_config_reads_back_equal(tmp_path):
+    config = load_config(["experiment=smoke_cpu", "trainer.steps=2", "optimizer.lr=3e-5"])
+    save_config(config, tmp_path / "config.yaml")
+    assert config_from_file(tmp_path / "config.yaml") == config
+
+
+def test_saved_config_takes_overrides(tmp_path):
+    save_config(load_config([]), tmp_path / "config.yaml")
+    assert config_from_file(tmp_path / "config.yaml", ["evaluation.num_tasks=3"]).evaluation.num_tasks == 3
+
+
+@pytest.mark.parametrize("text", [None, "", "- 1\n", "trainer: {stepz: 3}", "\tnope"])
+def test_broken_saved_configs_are_refused_with_their_path(tmp_path, text: str | None):
+    path = tmp_path / "config.yaml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError, match=r"config\.yaml"):
+        config_from_file(path)

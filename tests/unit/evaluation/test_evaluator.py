@@ -1,0 +1,38 @@
+"""Summing up held-out tasks."""
+
+from skyrl_nat.evaluation.evaluator import summarize
+from skyrl_nat.types import Outcome, RewardResult, Rollout, RolloutGroup, Task
+
+
+def group(task_id: str, difficulty: int, reward: float | None, outcome: Outcome = Outcome.FINISHED) -> RolloutGroup:
+    task = Task(task_id=task_id, family="f", payload={}, difficulty=difficulty)
+    result = None if reward is None else RewardResult(total=reward, parts={"p": reward}, is_success=reward == 1.0)
+    rollout = Rollout(
+        rollout_id=task_id,
+        task=task,
+        token_ids=[1, 2],
+        loss_mask=[False, True],
+        rollout_logprobs=[0.0, -1.0],
+        token_versions=[-1, 0],
+        turns=[],
+        prompt=[],
+        outcome=outcome,
+        reward=result,
+    )
+    return RolloutGroup(task=task, index=0, rollouts=[rollout])
+
+
+def test_failures_of_the_policy_count_and_lost_tasks_are_named():
+    """EV-08: errors of the model stay in the denominator, lost infrastructure does not become a zero."""
+    groups = [
+        group("a", 1, 1.0),
+        group("b", 1, 0.0, Outcome.POLICY_FAILURE),
+        group("c", 2, 0.5, Outcome.TRUNCATED),
+        group("d", 2, None, Outcome.INFRASTRUCTURE_FAILURE),
+    ]
+    result = summarize(4, groups)
+    assert (result.num_tasks, result.num_without_verdict) == (4, 1)
+    assert result.success == 1 / 3
+    assert result.reward == 0.5
+    assert result.success_by_difficulty == {1: 0.5, 2: 0.0}
+    assert result.parts == {"p": 0.5}

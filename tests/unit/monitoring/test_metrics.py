@@ -1,0 +1,61 @@
+"""Figures of a batch, worked out by hand."""
+
+import pytest
+
+from skyrl_nat.monitoring.metrics import group_metrics, staleness_metrics, standard_deviation
+from skyrl_nat.types import Outcome, RewardResult, Rollout, RolloutGroup, Task
+
+TASK = Task(task_id="t", family="f", payload={})
+
+
+def rollout(reward: float | None, *, outcome=Outcome.FINISHED, versions=(3,), sampled=1) -> Rollout:
+    result = None if reward is None else RewardResult(total=reward, parts={"p": reward / 2}, is_success=reward >= 1)
+    return Rollout(
+        rollout_id="r",
+        task=TASK,
+        token_ids=[0] * (1 + sampled),
+        loss_mask=[False] + [True] * sampled,
+        rollout_logprobs=[0.0] * (1 + sampled),
+        token_versions=[-1, *versions],
+        turns=[],
+        prompt=[],
+        outcome=outcome,
+        reward=result,
+    )
+
+
+def group(*rollouts: Rollout) -> RolloutGroup:
+    return RolloutGroup(task=TASK, index=0, rollouts=list(rollouts))
+
+
+def test_means_are_over_rollouts_with_a_verdict_and_zero_is_a_verdict():
+    """Rows 17 and 18."""
+    metrics = group_metrics(
+        [group(rollout(0.0), rollout(1.0), rollout(None, outcome=Outcome.INFRASTRUCTURE_FAILURE))]
+    )
+    assert metrics["rollout/reward/mean"] == 0.5
+    assert metrics["rollout/success/mean"] == 0.5
+    assert metrics["reward/p/mean"] == 0.25
+    assert metrics["rollout/infrastructure_failure/count"] == 1
+    assert metrics["rollout/num_valid"] == 2
+
+
+def test_zero_spread_groups_are_counted():
+    """Row 13."""
+    metrics = group_metrics([group(rollout(1.0), rollout(1.0)), group(rollout(0.0), rollout(1.0))])
+    assert metrics["rollout/zero_spread_groups/mean"] == 0.5
+
+
+def test_staleness_is_that_of_the_oldest_token_at_consumption():
+    """Row 63."""
+    groups = [group(rollout(1.0, versions=(5,))), group(rollout(1.0, versions=(4, 9), sampled=2))]
+    assert staleness_metrics(groups, 9) == {"rollout/staleness/mean": 4.5, "rollout/staleness/max": 5.0}
+
+
+def test_sample_standard_deviation():
+    assert standard_deviation([1.0, 0.0, 0.0, 0.0]) == pytest.approx(0.5)
+    assert standard_deviation([1.0]) == 0.0
+
+
+def test_nothing_gives_zeros_not_errors():
+    assert group_metrics([])["rollout/reward/mean"] == 0.0

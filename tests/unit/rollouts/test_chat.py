@@ -1,0 +1,77 @@
+"""Messages to tokens, with a real tokenizer."""
+
+import pytest
+from tiny_model import make_tiny_model
+from transformers import AutoTokenizer
+
+from skyrl_nat.errors import ConfigError
+from skyrl_nat.rollouts.chat import ChatCodec
+from skyrl_nat.types import Message
+
+OBSERVATIONS: list[Message] = [{"role": "user", "content": "The result is 4.\n<|not special|> \u00e9\U0001f600"}]
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory):
+    return AutoTokenizer.from_pretrained(str(make_tiny_model(tmp_path_factory.mktemp("tiny"))))
+
+
+def test_continuation_gives_what_the_template_would_give_for_the_whole_dialogue(tokenizer):
+    """Rows 42 to 44: tokens are only added, separators between turns are there."""
+    codec = ChatCodec(tokenizer)
+    first: list[Message] = [{"role": "system", "content": "s"}, {"role": "user", "content": "2 + 2?"}]
+    answer = "It is 4"
+    sampled = [*tokenizer(answer, add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+    tokens = codec.prompt_tokens(first) + sampled + codec.continuation_tokens(OBSERVATIONS)
+    whole = tokenizer.apply_chat_template(
+        [*first, {"role": "assistant", "content": answer}, *OBSERVATIONS], tokenize=False, add_generation_prompt=True
+    )
+    assert tokenizer.decode(tokens) == whole
+
+
+def test_prompt_has_no_second_start_token(tokenizer):
+    """Row 45."""
+    codec = ChatCodec(tokenizer)
+    tokens = codec.prompt_tokens([{"role": "user", "content": "hello"}])
+    start = tokenizer.convert_tokens_to_ids("<|im_start|>")
+    text = tokenizer.apply_chat_template(
+        [{"role": "user", "content": "hello"}], tokenize=False, add_generation_prompt=True
+    )
+    assert tokens.count(start) == text.count("<|im_start|>")
+
+
+def test_template_that_rewrites_the_past_still_only_grows(tokenizer):
+    """Row 43, MT-04: think blocks of earlier turns dropped by the template stay in our sequence."""
+    template = (
+        "{% for m in messages %}<|im_start|>{{ m.role }}\n"
+        "{% if m.role == 'assistant' and not loop.last %}{{ m.content.split('</think>')[-1] }}"
+        "{% else %}{{ m.content }}{% endif %}<|im_end|>\n{% endfor %}"
+        "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+    )
+    codec = ChatCodec(_with_template(tokenizer, template))
+    sampled = [*tokenizer("<think>a</think>b", add_special_tokens=False)["input_ids"], tokenizer.eos_token_id]
+    prompt = codec.prompt_tokens([{"role": "user", "content": "q"}])
+    second = prompt + sampled + codec.continuation_tokens(OBSERVATIONS)
+    assert second[: len(prompt) + len(sampled)] == prompt + sampled
+    assert tokenizer.decode(second).count("<think>a</think>b") == 1
+
+
+@pytest.mark.parametrize(
+    ("template", "sentence"),
+    [
+        (None, "must have a chat template"),
+        ("{% for m in messages %}{{ m.content }}\n{% endfor %}", "must close an assistant message with the end token"),
+        ("{{ messages[-1].content }}<|im_end|>", "must keep an assistant message"),
+    ],
+)
+def test_templates_that_cannot_be_continued_are_refused(tokenizer, template: str | None, sentence: str):
+    with pytest.raises(ConfigError, match=sentence):
+        ChatCodec(_with_template(tokenizer, template))
+
+
+def _with_template(tokenizer, template: str | None):
+    import copy
+
+    changed = copy.deepcopy(tokenizer)
+    changed.chat_template = template
+    return changed

@@ -1,0 +1,190 @@
+"""Staleness is a number: what starts when, what is handed over, what is left out."""
+
+import asyncio
+
+import pytest
+
+from skyrl_nat.data.prompts import PromptStream
+from skyrl_nat.errors import StoppedError
+from skyrl_nat.rollouts.producer import GroupProducer
+from skyrl_nat.types import Outcome, RewardResult, Rollout, RolloutGroup, Task
+
+TASKS = [Task(task_id=f"t{i}", family="f", payload={}) for i in range(100)]
+
+
+def rollout(task: Task, version: int, outcome: Outcome = Outcome.FINISHED) -> Rollout:
+    reward = RewardResult(total=1.0, parts={}, is_success=True) if outcome.is_trainable else None
+    return Rollout(
+        rollout_id=f"{task.task_id}-{version}",
+        task=task,
+        token_ids=[1, 2],
+        loss_mask=[False, True],
+        rollout_logprobs=[0.0, -1.0],
+        token_versions=[-1, version],
+        turns=[],
+        prompt=[],
+        outcome=outcome,
+        reward=reward,
+    )
+
+
+class Player:
+    """Plays groups whose tokens carry the version in force when the group was started."""
+
+    def __init__(self, failing: frozenset[int] = frozenset(), delays: dict[int, float] | None = None) -> None:
+        self.version = 0
+        self.started: list[int] = []
+        self.finished: list[int] = []
+        self.failing = failing
+        self.delays = delays or {}
+
+    async def __call__(self, task: Task, index: int) -> RolloutGroup:
+        self.started.append(index)
+        version = self.version
+        await asyncio.sleep(self.delays.get(index, 0))
+        self.finished.append(index)
+        outcome = Outcome.INFRASTRUCTURE_FAILURE if index in self.failing else Outcome.FINISHED
+        return RolloutGroup(task=task, index=index, rollouts=[rollout(task, version, outcome)] * 2)
+
+
+def make(player: Player, *, staleness: int, tasks_per_step: int = 2, max_dropped: int = 3) -> GroupProducer:
+    return GroupProducer(
+        player,
+        PromptStream(TASKS, seed=0),
+        tasks_per_step=tasks_per_step,
+        staleness=staleness,
+        min_valid_rollouts=2,
+        max_dropped_groups=max_dropped,
+    )
+
+
+async def run_batches(player: Player, producer: GroupProducer, count: int) -> list[list[int]]:
+    producer.start_at(0)
+    batches = []
+    for step in range(count):
+        batches.append([group.index for group in await producer.take()])
+        await asyncio.sleep(0.01)
+        player.version = step + 1
+        producer.advance(step + 1)
+    await producer.close()
+    return batches
+
+
+def test_staleness_zero_plays_only_the_current_batch():
+    async def scenario():
+        player = Player()
+        producer = make(player, staleness=0)
+        producer.start_at(0)
+        await producer.take()
+        await asyncio.sleep(0.02)
+        assert player.started == [0, 1], "nothing of batch 1 before the weights of step 1 are in the engines"
+        player.version = 1
+        producer.advance(1)
+        await producer.take()
+        assert player.started == [0, 1, 2, 3]
+        await producer.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("staleness", [1, 2])
+def test_staleness_s_plays_s_batches_ahead_and_no_more(staleness: int):
+    async def scenario():
+        player = Player()
+        producer = make(player, staleness=staleness)
+        producer.start_at(0)
+        await producer.take()
+        await asyncio.sleep(0.02)
+        assert len(player.started) == 2 * (staleness + 1)
+        await producer.close()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("staleness", [0, 1, 3])
+def test_no_group_is_handed_over_staler_than_the_bound(staleness: int):
+    async def scenario():
+        player = Player()
+        producer = make(player, staleness=staleness)
+        producer.start_at(0)
+        for step in range(6):
+            for group in await producer.take():
+                assert step - group.oldest_version <= staleness
+            await asyncio.sleep(0.005)
+            player.version = step + 1
+            producer.advance(step + 1)
+        assert producer.counts.stale_groups == 0
+        await producer.close()
+
+    asyncio.run(scenario())
+
+
+def test_quick_groups_do_not_displace_slow_ones():
+    player = Player(delays={0: 0.05, 3: 0.05})
+    batches = asyncio.run(run_batches(player, make(player, staleness=2), 3))
+    assert batches == [[0, 1], [2, 3], [4, 5]]
+    assert player.finished[0] != 0, "the slow group really was slower"
+
+
+def test_failed_groups_are_replaced_and_counted():
+    async def scenario():
+        player = Player(failing=frozenset({1}))
+        producer = make(player, staleness=0)
+        producer.start_at(0)
+        batch = await producer.take()
+        assert [group.index for group in batch] == [0, 2]
+        assert producer.counts.dropped_groups == 1
+        assert producer.counts.outcomes[Outcome.INFRASTRUCTURE_FAILURE] == 2
+        assert producer.next_position == 3
+        await producer.close()
+
+    asyncio.run(scenario())
+
+
+def test_one_stale_member_makes_the_whole_group_stale():
+    """WS-07: versions 10, 10, 8, 10 at version 11 with bound 2 have lag 3."""
+
+    async def play(task: Task, index: int) -> RolloutGroup:
+        versions = [10, 10, 8, 10] if index == 0 else [11] * 4
+        return RolloutGroup(task=task, index=index, rollouts=[rollout(task, version) for version in versions])
+
+    async def scenario():
+        producer = GroupProducer(
+            play,
+            PromptStream(TASKS, seed=0),
+            tasks_per_step=1,
+            staleness=2,
+            min_valid_rollouts=2,
+            max_dropped_groups=3,
+        )
+        producer.start_at(11)
+        batch = await producer.take()
+        assert batch[0].index != 0
+        assert producer.counts.stale_groups == 1
+        await producer.close()
+
+    asyncio.run(scenario())
+
+
+def test_run_stops_with_the_cause_when_nothing_is_usable():
+    async def scenario():
+        player = Player(failing=frozenset(range(100)))
+        producer = make(player, staleness=0)
+        producer.start_at(0)
+        with pytest.raises(StoppedError, match="At least one in 3 groups must be usable"):
+            await producer.take()
+        await producer.close()
+
+    asyncio.run(scenario())
+
+
+def test_close_leaves_no_task_running():
+    async def scenario():
+        player = Player(delays=dict.fromkeys(range(100), 30.0))
+        producer = make(player, staleness=3)
+        producer.start_at(0)
+        await asyncio.sleep(0.01)
+        await producer.close()
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(scenario())

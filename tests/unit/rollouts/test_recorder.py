@@ -1,0 +1,61 @@
+"""Rollouts as JSON lines."""
+
+import json
+
+from skyrl_nat.rollouts.recorder import RolloutRecorder
+from skyrl_nat.types import FinishReason, Outcome, RewardResult, Rollout, RolloutGroup, Task, Turn
+
+TASK = Task(task_id="t", family="f", payload={}, hidden={"secret": "s3cret"})
+
+
+def group(text: str) -> RolloutGroup:
+    turn = Turn(
+        completion_text=text,
+        observations=[{"role": "user", "content": "seen"}],
+        num_prompt_tokens=2,
+        num_completion_tokens=1,
+        finish_reason=FinishReason.STOP,
+        generate_s=0.5,
+        environment_s=0.25,
+    )
+    rollout = Rollout(
+        rollout_id="r-0",
+        task=TASK.visible(),
+        token_ids=[1, 2, 3, 4],
+        loss_mask=[False, False, True, True],
+        rollout_logprobs=[0.0, 0.0, -0.5, 0.0],
+        token_versions=[-1, -1, 4, 5],
+        turns=[turn],
+        prompt=[{"role": "user", "content": "do"}],
+        outcome=Outcome.FINISHED,
+        reward=RewardResult(total=0.5, parts={"p": 1.0}, is_success=False, findings=["f"]),
+    )
+    return RolloutGroup(task=TASK, index=3, rollouts=[rollout])
+
+
+def test_every_turn_part_and_outcome_is_written_and_nothing_hidden(tmp_path):
+    path = RolloutRecorder(tmp_path).write(7, [group("answer")])
+    assert path.name == "train_000007.jsonl"
+    record = json.loads(path.read_text())
+    assert record["turns"][0]["completion"] == "answer"
+    assert record["turns"][0]["observations"] == [{"role": "user", "content": "seen"}]
+    assert (record["reward"], record["reward_parts"], record["outcome"]) == (0.5, {"p": 1.0}, "finished")
+    assert (record["oldest_version"], record["newest_version"], record["loss_mask"]) == (4, 5, "0011")
+    assert record["rollout_logprobs"] == [-0.5, 0.0]
+    assert "s3cret" not in path.read_text()
+
+
+def test_lone_surrogates_and_controls_do_not_lose_the_batch(tmp_path):
+    """DS-10."""
+    text = "a\ud800b\x00c \u202e \U0001f600 e\u0301"
+    path = RolloutRecorder(tmp_path).write(1, [group("fine"), group(text)])
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    assert lines[0]["turns"][0]["completion"] == "fine"
+    assert lines[1]["turns"][0]["completion"] == text.replace("\ud800", "\ufffd")
+
+
+def test_a_step_played_again_replaces_its_file(tmp_path):
+    recorder = RolloutRecorder(tmp_path)
+    recorder.write(1, [group("old")])
+    path = recorder.write(1, [group("new")])
+    assert [json.loads(line)["turns"][0]["completion"] for line in path.open()] == ["new"]

@@ -1,0 +1,301 @@
+"""One group: masks, outcomes, retries, order; with a scripted engine and environment."""
+
+import asyncio
+from dataclasses import replace
+
+import pytest
+
+from skyrl_nat.config.rollout import RolloutConfig
+from skyrl_nat.environments.base import EnvironmentReply
+from skyrl_nat.errors import EngineError, WorkerError
+from skyrl_nat.rollouts.runner import GroupRunner, request_seed
+from skyrl_nat.types import Completion, FinishReason, GenerationRequest, Outcome, RewardResult, Task
+
+TASK = Task(task_id="t", family="f", payload={"x": 1}, hidden={"secret": 2})
+EOS = 0
+
+
+class Codec:
+    """Prompts are [101, 102], observations [201], a token's text is its number."""
+
+    def prompt_tokens(self, messages):
+        return [101, 102]
+
+    def continuation_tokens(self, observations):
+        return [201]
+
+    def decode(self, token_ids):
+        return " ".join(map(str, token_ids))
+
+
+class Engine:
+    """Answers with `tokens`, or what `script` says for a call number."""
+
+    def __init__(self, script=None, delay=lambda request: 0.0):
+        self.requests: list[GenerationRequest] = []
+        self.script = script or {}
+        self.delay = delay
+
+    async def generate(self, request: GenerationRequest) -> Completion:
+        number = len(self.requests)
+        self.requests.append(request)
+        await asyncio.sleep(self.delay(request))
+        answer = self.script.get(number)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer or completion([7, 8, EOS])
+
+
+def completion(tokens, reason=FinishReason.STOP, version=3) -> Completion:
+    return Completion(
+        token_ids=list(tokens),
+        logprobs=[-0.5] * len(tokens),
+        finish_reason=reason,
+        token_versions=[version] * len(tokens),
+    )
+
+
+class World:
+    """Environments that end after `turns` turns."""
+
+    def __init__(self, turns=2, failing_steps=()):
+        self.turns = turns
+        self.open: dict[str, int] = {}
+        self.tasks: list[Task] = []
+        self.steps = 0
+        self.failing_steps = failing_steps
+        self.actions: list[str] = []
+
+    async def create(self, rollout_id, task):
+        self.open[rollout_id] = 0
+        self.tasks.append(task)
+        return [{"role": "user", "content": "go"}]
+
+    async def step(self, rollout_id, action):
+        self.steps += 1
+        self.actions.append(action)
+        if self.steps in self.failing_steps:
+            raise WorkerError("environment 0 must stay alive, it died")
+        self.open[rollout_id] += 1
+        done = self.open[rollout_id] >= self.turns
+        return EnvironmentReply(observations=[{"role": "user", "content": "o"}], reward=0.25, is_done=done)
+
+    async def close(self, rollout_id):
+        self.open.pop(rollout_id, None)
+        return {"files": {"a": rollout_id}}
+
+
+async def score_by_name(task, rollouts):
+    return [
+        replace(rollout, reward=RewardResult(total=len(rollout.token_ids), parts={"n": 1.0}, is_success=False))
+        for rollout in rollouts
+    ]
+
+
+def play(engine, world, *, score=score_by_name, num_rollouts=1, **config):
+    settings = {"max_turns": 4, "max_new_tokens": 8, "max_total_tokens": 64, **config}
+    runner = GroupRunner(
+        generate=engine.generate,
+        environments=world,
+        score=score,
+        codec=Codec(),
+        config=RolloutConfig(**settings),
+        seed=5,
+    )
+    return asyncio.run(runner.play_group(TASK, 9, num_rollouts=num_rollouts, temperature=1.0))
+
+
+def test_loss_mask_is_true_exactly_on_sampled_tokens():
+    """Rows 44, 46, 50; MT-01: the sampled end token is in, what the environment says is out."""
+    rollout = play(Engine(), World(turns=2)).rollouts[0]
+    assert rollout.token_ids == [101, 102, 7, 8, EOS, 201, 7, 8, EOS]
+    assert rollout.loss_mask == [False, False, True, True, True, False, True, True, True]
+    assert rollout.rollout_logprobs == [0.0, 0.0, -0.5, -0.5, -0.5, 0.0, -0.5, -0.5, -0.5]
+    assert rollout.token_versions == [-1, -1, 3, 3, 3, -1, 3, 3, 3]
+    assert rollout.outcome is Outcome.FINISHED
+
+
+def test_later_prompts_start_with_the_exact_tokens_of_earlier_ones():
+    """Row 42."""
+    engine = Engine()
+    play(engine, World(turns=3))
+    prompts = [request.prompt_token_ids for request in engine.requests]
+    assert all(later[: len(earlier)] == earlier for earlier, later in zip(prompts, prompts[1:], strict=False))
+    assert prompts[1] == [*prompts[0], 7, 8, EOS, 201]
+
+
+def test_cut_turn_ends_the_rollout_without_a_made_up_end_token():
+    """Rows 46 and 47; MT-02."""
+    world = World(turns=3)
+    rollout = play(Engine({0: completion([7, 8, 9], FinishReason.LENGTH)}), world).rollouts[0]
+    assert rollout.token_ids == [101, 102, 7, 8, 9]
+    assert rollout.outcome is Outcome.TRUNCATED
+    assert rollout.reason == "token limit of a turn"
+    assert world.actions == ["7 8 9"], "the environment still sees what was written"
+    assert rollout.reward is not None
+
+
+def test_total_token_budget_holds():
+    """Row 55."""
+    rollout = play(Engine(), World(turns=99), max_total_tokens=13, max_turns=50).rollouts[0]
+    assert len(rollout.token_ids) <= 13
+    assert rollout.outcome is Outcome.TRUNCATED
+    lengths = {len(rollout.token_ids), len(rollout.loss_mask), len(rollout.rollout_logprobs)}
+    assert len(lengths) == 1
+
+
+def test_request_never_asks_for_more_than_the_room_left():
+    engine = Engine()
+    play(engine, World(turns=2), max_total_tokens=12)
+    assert [request.sampling.max_new_tokens for request in engine.requests] == [8, 6]
+
+
+def test_turn_limit_truncates():
+    rollout = play(Engine(), World(turns=99), max_turns=3).rollouts[0]
+    assert (rollout.outcome, rollout.reason, len(rollout.turns)) == (Outcome.TRUNCATED, "turn limit", 3)
+
+
+def test_prompt_without_room_is_an_infrastructure_failure_and_says_so():
+    """Row 54, EN-04: nothing is cut from a prompt."""
+    rollout = play(Engine(), World(), max_total_tokens=2, max_new_tokens=1).rollouts[0]
+    assert rollout.outcome is Outcome.INFRASTRUCTURE_FAILURE
+    assert "this one has 2 tokens" in rollout.reason
+    assert rollout.reward is None
+
+
+def test_failed_engine_call_is_retried_and_then_has_no_reward():
+    """Row 18: a failure is never a reward of 0."""
+    retried = play(Engine({0: EngineError("gone")}), World()).rollouts[0]
+    assert (retried.outcome, retried.metrics["retries"]) == (Outcome.FINISHED, 1)
+    lost = play(Engine({i: EngineError("gone") for i in range(9)}), World()).rollouts[0]
+    assert (lost.outcome, lost.reward, lost.reason) == (Outcome.INFRASTRUCTURE_FAILURE, None, "gone")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        completion([7], FinishReason.ABORT),
+        Completion(token_ids=[7, 8], logprobs=[-1.0], finish_reason=FinishReason.STOP, token_versions=[0, 0]),
+        Completion(token_ids=[7], logprobs=[], finish_reason=FinishReason.STOP, token_versions=[0]),
+    ],
+)
+def test_aborted_or_incomplete_answers_are_retried_never_scored(answer: Completion):
+    """EN-05 and EN-07."""
+    rollout = play(Engine({0: answer}), World(turns=1)).rollouts[0]
+    assert rollout.token_ids == [101, 102, 7, 8, EOS]
+    assert rollout.metrics["retries"] == 1
+
+
+def test_empty_completion_is_a_valid_row():
+    """EN-07."""
+    rollout = play(Engine({0: completion([])}), World(turns=1)).rollouts[0]
+    assert (rollout.outcome, rollout.num_loss_tokens) == (Outcome.FINISHED, 0)
+    assert rollout.reward is not None
+
+
+def test_dead_environment_is_played_again_from_the_start():
+    world = World(turns=2, failing_steps={2})
+    rollout = play(Engine(), world).rollouts[0]
+    assert rollout.outcome is Outcome.FINISHED
+    assert rollout.token_ids == [101, 102, 7, 8, EOS, 201, 7, 8, EOS]
+    assert world.open == {}, "no environment is left open"
+
+
+def test_answers_stay_with_their_rollouts_when_they_come_in_another_order():
+    """EN-01: eight rollouts, the last request is answered first."""
+
+    class Echo(Engine):
+        async def generate(self, request):
+            number = int(request.request_id.split("-")[2].split(".")[0])
+            await asyncio.sleep(0.01 * (8 - number))
+            return completion([300 + number, EOS])
+
+    group = play(Echo(), World(turns=1), num_rollouts=8)
+    assert [rollout.token_ids[2] for rollout in group.rollouts] == [300 + number for number in range(8)]
+    assert [rollout.artifact["files"]["a"] for rollout in group.rollouts] == [f"train-9-{n}.0" for n in range(8)]
+
+
+def test_one_failing_rollout_leaves_its_siblings_alone():
+    """EN-02."""
+
+    class OneBad(Engine):
+        async def generate(self, request):
+            if request.request_id.startswith("train-9-5."):
+                raise EngineError("bad")
+            return completion([7, EOS])
+
+    group = play(OneBad(), World(turns=1), num_rollouts=16)
+    assert [i for i, rollout in enumerate(group.rollouts) if not rollout.outcome.is_trainable] == [5]
+    assert len(group.valid_rollouts) == 15
+
+
+def test_hidden_part_never_reaches_the_environment_or_the_record():
+    world = World(turns=1)
+    seen = []
+
+    async def score(task, rollouts):
+        seen.append(task.hidden)
+        return await score_by_name(task, rollouts)
+
+    group = play(Engine(), world, score=score)
+    assert all(task.hidden == {} for task in world.tasks)
+    assert all(rollout.task.hidden == {} for rollout in group.rollouts)
+    assert seen == [{"secret": 2}]
+
+
+def test_validator_failure_is_scored_again_and_then_left_out():
+    calls = []
+
+    async def score(task, rollouts):
+        calls.append(len(rollouts))
+        if len(calls) == 1:
+            return [replace(r, outcome=Outcome.VALIDATOR_FAILURE, reason="no verdict") for r in rollouts]
+        return await score_by_name(task, rollouts)
+
+    assert play(Engine(), World(turns=1), score=score).rollouts[0].outcome is Outcome.FINISHED
+
+    async def broken(task, rollouts):
+        raise WorkerError("reward 0 died")
+
+    rollout = play(Engine(), World(turns=1), score=broken).rollouts[0]
+    assert (rollout.outcome, rollout.reward, rollout.reason) == (Outcome.VALIDATOR_FAILURE, None, "reward 0 died")
+
+
+def test_without_a_validator_the_step_rewards_add_up():
+    rollout = play(Engine(), World(turns=3), score=None).rollouts[0]
+    assert rollout.reward is not None
+    assert rollout.reward.total == 0.75
+
+
+def test_deadline_truncates_a_rollout_that_hangs():
+    rollout = play(Engine(delay=lambda request: 5.0), World(), rollout_timeout_s=0.05).rollouts[0]
+    assert (rollout.outcome, rollout.reason) == (Outcome.TRUNCATED, "rollout deadline of 0.05 s")
+
+
+def test_every_request_has_a_seed_of_its_own_that_does_not_depend_on_retries():
+    """Row 64."""
+    seeds = {request_seed(0, f"train-{task}-{g}", turn) for task in range(8) for g in range(8) for turn in range(4)}
+    assert len(seeds) == 256
+    engine = Engine({0: EngineError("gone")})
+    play(engine, World(turns=1))
+    assert engine.requests[0].sampling.seed == engine.requests[1].sampling.seed == request_seed(5, "train-9-0", 0)
+
+
+def test_cancellation_passes_through_and_leaves_nothing_running():
+    async def scenario():
+        runner = GroupRunner(
+            generate=Engine(delay=lambda request: 30).generate,
+            environments=World(),
+            score=None,
+            codec=Codec(),
+            config=RolloutConfig(max_total_tokens=64, max_new_tokens=8),
+            seed=0,
+        )
+        task = asyncio.create_task(runner.play_group(TASK, 0, num_rollouts=4, temperature=1.0))
+        await asyncio.sleep(0.02)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(scenario())

@@ -1,0 +1,418 @@
+"""The policy worker on a tiny real model: exactness and invariances."""
+
+import gc
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from policy_ranks import (
+    gradients,
+    make_grid,
+    make_samples,
+    make_worker,
+    optimizer_tensors,
+    run_ranks,
+    train_steps,
+)
+from safetensors import safe_open
+from tiny_model import make_tiny_model
+from torch import Tensor
+from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
+
+from skyrl_nat.batching.packing import attach_logprobs, unpack_per_sample
+from skyrl_nat.errors import CheckpointError, StoppedError, WorkerError
+from skyrl_nat.types import TrainingSample
+from skyrl_nat.workers import process_group
+from skyrl_nat.workers.policy import PolicyWorker
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _leave_group() -> Iterator[None]:
+    yield
+    process_group.destroy_group()
+
+
+@pytest.fixture(scope="module")
+def two_ranks(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[list[Any], Path]:
+    out = tmp_path_factory.mktemp("ranks")
+    return run_ranks(2, folder, out), out
+
+
+def plain_logprobs(model: LlamaForCausalLM, sample: TrainingSample, temperature: float) -> Tensor:
+    """Return the log-probs of a sample alone from the unmodified transformers forward pass."""
+    ids = torch.tensor([sample.token_ids])
+    logits = model(ids, use_cache=False).logits[0] / temperature
+    picked = logits.log_softmax(-1)[:-1].gather(1, ids[0, 1:, None])[:, 0]
+    return torch.cat([torch.zeros(1), picked]) * torch.tensor(sample.loss_mask)
+
+
+def plain_loss(model: LlamaForCausalLM, samples: list[TrainingSample], denominator: float) -> Tensor:
+    """Return the token-mean loss at ratio 1, from its definition."""
+    total = torch.zeros(())
+    for sample in samples:
+        logprobs = plain_logprobs(model, sample, 1.0)
+        ratio = (logprobs - logprobs.detach()).exp()
+        total = total - (ratio * sample.advantage * torch.tensor(sample.loss_mask)).sum()
+    return total / denominator
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.7])
+def test_packed_logprobs_equal_those_of_each_sample_alone(folder: Path, temperature: float) -> None:
+    """Rows 33, 48, 51, MT-07: packed equals alone in plain transformers, at the sampling temperature."""
+    samples = make_samples()
+    worker = make_worker(folder, temperature=temperature)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    (row,), _ = make_grid(samples)
+    found = unpack_per_sample(row, worker.compute_logprobs(row))
+    for sample in samples:
+        with torch.no_grad():
+            expected = plain_logprobs(model, sample, temperature)
+        assert (found[sample.sample_id] - expected).abs().max() < 1e-5
+
+
+def test_packed_logprobs_equal_left_and_right_padded_ones(folder: Path) -> None:
+    """Row 48, MT-07."""
+    samples = make_samples()
+    worker = make_worker(folder)
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    (row,), _ = make_grid(samples)
+    packed = unpack_per_sample(row, worker.compute_logprobs(row))
+    width = max(s.num_tokens for s in samples)
+    for is_left in (True, False):
+        ids = torch.full((len(samples), width), 2)
+        mask = torch.zeros_like(ids)
+        for i, sample in enumerate(samples):
+            place = slice(width - sample.num_tokens, width) if is_left else slice(sample.num_tokens)
+            ids[i, place] = torch.tensor(sample.token_ids)
+            mask[i, place] = 1
+        positions = (mask.cumsum(-1) - 1).clamp(min=0)
+        with torch.no_grad():
+            logits = model(ids, attention_mask=mask, position_ids=positions, use_cache=False).logits
+        for i, sample in enumerate(samples):
+            real = mask[i].bool()
+            picked = logits[i][real].log_softmax(-1)[:-1].gather(1, ids[i][real][1:, None])[:, 0]
+            kept = torch.tensor(sample.loss_mask)
+            assert (packed[sample.sample_id][kept] - picked[kept[1:]]).abs().max() < 1e-5
+
+
+def test_changing_one_sample_leaves_its_neighbours_bit_equal(folder: Path) -> None:
+    """Row 49: packing leaks nothing across samples."""
+    worker = make_worker(folder)
+    (row,), _ = make_grid(make_samples(), budget=200)
+    assert len(row) == 1
+    before = unpack_per_sample(row, worker.compute_logprobs(row))
+    end = int(row[0].cu_seqlens[1])
+    row[0].token_ids[:end] = (row[0].token_ids[:end] + 7) % 300
+    after = unpack_per_sample(row, worker.compute_logprobs(row))
+    first, *others = row[0].sample_ids
+    assert not torch.equal(before[first], after[first])
+    for name in others:
+        assert torch.equal(before[name], after[name])
+
+
+def test_gradient_is_that_of_the_plain_definition_for_any_micro_batch_size(folder: Path) -> None:
+    """Rows 1 and 3, GM-05: 1, 2 or more micro-batches, one gradient, that of plain transformers."""
+    samples = make_samples()
+    model = AutoModelForCausalLM.from_pretrained(folder)
+    denominator = float(sum(s.num_loss_tokens for s in samples))
+    loss = plain_loss(model, samples, denominator)
+    loss.backward()
+    expected = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    counts = set()
+    for budget in (200, 64, 41):
+        worker = make_worker(folder)
+        (row,), found_denominator = make_grid(samples, budget=budget)
+        assert found_denominator == denominator
+        counts.add(len(row))
+        metrics = worker.train(row, denominator)
+        assert metrics["loss/total"] == pytest.approx(loss.item(), rel=1e-5)
+        found = gradients(worker)
+        assert found.keys() == expected.keys()
+        for name, gradient in expected.items():
+            scale = gradient.abs().max()
+            assert (found[name] - gradient).abs().max() < 2e-6 + 1e-5 * scale, name
+    assert len(counts) == 3
+
+
+@pytest.mark.parametrize("is_tied", [True, False])
+def test_activation_checkpointing_and_tied_heads_keep_the_gradient(
+    tmp_path: Path, is_tied: bool
+) -> None:
+    folder = make_tiny_model(tmp_path / "m", tie_word_embeddings=is_tied)
+    (row,), denominator = make_grid(make_samples())
+    found = []
+    for is_on in (False, True):
+        worker = make_worker(folder, model={"activation_checkpointing": is_on})
+        worker.train(row, denominator)
+        found.append(gradients(worker))
+    assert ("lm_head.weight" in found[0]) is not is_tied
+    for name, gradient in found[0].items():
+        assert torch.allclose(gradient, found[1][name], rtol=1e-5, atol=1e-7), name
+
+
+def test_two_ranks_train_like_one(folder: Path, two_ranks: tuple[list[Any], Path]) -> None:
+    """Rows 2, 5 and 9: loss, every metric and the weights do not depend on the number of ranks."""
+    (first, second), _ = two_ranks
+    assert first["num_micro_batches"] == second["num_micro_batches"]
+    worker = make_worker(folder)
+    (row,), denominator = make_grid(make_samples())
+    single = train_steps(worker, row, denominator, 2)
+    assert first["metrics"] == second["metrics"]
+    for metrics, expected in zip(first["metrics"], single, strict=True):
+        assert metrics == pytest.approx(expected, rel=1e-5, abs=1e-6)
+    assert second["weights"] == {}
+    assert first["digest"] == second["digest"]
+    weights = worker.export_weights()
+    assert first["weights"].keys() == weights.keys()
+    for name, tensor in weights.items():
+        difference = (first["weights"][name] - tensor).abs().max()
+        assert difference < 1e-5 * tensor.abs().max(), name
+
+
+def test_a_rank_with_nothing_to_do_adds_nothing(
+    folder: Path, two_ranks: tuple[list[Any], Path]
+) -> None:
+    """Row 9: the step with one sample on two ranks ends and equals that of one rank."""
+    (first, _), out = two_ranks
+    worker = make_worker(folder)
+    worker.load(out / "checkpoint")
+    (row,), denominator = make_grid(make_samples()[:1])
+    metrics = worker.train(row, denominator)
+    assert first["filler_metrics"] == pytest.approx(metrics, rel=1e-5, abs=1e-6)
+    for name, tensor in worker.export_weights().items():
+        difference = (first["final_weights"][name] - tensor).abs().max()
+        assert difference < 1e-5 * tensor.abs().max(), name
+
+
+def test_a_checkpoint_of_two_ranks_loads_on_one(
+    folder: Path, two_ranks: tuple[list[Any], Path]
+) -> None:
+    """Row 68: another number of ranks gets the same bits."""
+    (first, _), out = two_ranks
+    worker = make_worker(folder)
+    worker.load(out / "checkpoint")
+    assert worker.parameter_digest() == first["digest"]
+    assert worker.num_steps == 2
+
+
+def test_learning_rate_zero_keeps_every_bit(folder: Path) -> None:
+    """Row 39."""
+    worker = make_worker(folder, optimizer={"lr": 0.0, "weight_decay": 0.1})
+    (row,), denominator = make_grid(make_samples())
+    before = worker.parameter_digest()
+    metrics = train_steps(worker, row, denominator, 5)
+    assert worker.parameter_digest() == before
+    assert metrics[-1]["loss/log_ratio_max"] == 0.0
+    assert metrics[-1]["loss/grad_norm"] > 0
+
+
+def test_save_load_continue_is_bit_equal_to_going_on(folder: Path, tmp_path: Path) -> None:
+    """Rows 67 and 68: weights, optimizer state and learning rates after a resume."""
+    settings = {"schedule": "cosine", "warmup_steps": 3, "weight_decay": 0.01}
+    (row,), denominator = make_grid(make_samples())
+    straight = make_worker(folder, optimizer=settings)
+    rates = [straight.train(row, denominator)["loss/lr"] for _ in range(5)]
+    straight.save(tmp_path / "ck")
+    rates += [straight.train(row, denominator)["loss/lr"] for _ in range(3)]
+    resumed = make_worker(folder, optimizer=settings)
+    resumed.load(tmp_path / "ck")
+    assert [resumed.train(row, denominator)["loss/lr"] for _ in range(3)] == rates[5:]
+    assert resumed.parameter_digest() == straight.parameter_digest()
+    expected = optimizer_tensors(straight)
+    for name, tensor in optimizer_tensors(resumed).items():
+        assert torch.equal(tensor, expected[name]), name
+
+
+def test_a_checkpoint_before_the_first_step_changes_nothing(folder: Path, tmp_path: Path) -> None:
+    (row,), denominator = make_grid(make_samples())
+    straight = make_worker(folder)
+    straight.save(tmp_path / "ck")
+    straight.train(row, denominator)
+    resumed = make_worker(folder)
+    resumed.load(tmp_path / "ck")
+    resumed.train(row, denominator)
+    assert resumed.parameter_digest() == straight.parameter_digest()
+
+
+def test_a_checkpoint_that_is_missing_or_of_another_model_is_refused(
+    folder: Path, tmp_path: Path
+) -> None:
+    worker = make_worker(folder)
+    with pytest.raises(CheckpointError, match="complete sharded checkpoint"):
+        worker.load(tmp_path / "nothing")
+    worker.save(tmp_path / "ck")
+    other = make_worker(make_tiny_model(tmp_path / "wide", hidden_size=48))
+    with pytest.raises(CheckpointError, match="must fit the model"):
+        other.load(tmp_path / "ck")
+
+
+def poisoned(row: list[Any]) -> list[Any]:
+    """Return a copy of a row whose advantages are NaN in the last micro-batch."""
+    copies = [m.to(torch.device("cpu")) for m in row]
+    copies[-1].advantages = torch.full_like(copies[-1].advantages, float("nan"))
+    return copies
+
+
+def test_one_nan_gradient_is_skipped_and_training_goes_on(folder: Path) -> None:
+    """GM-14: weights and optimizer state bitwise unchanged, counted, the next step is normal."""
+    worker = make_worker(folder)
+    (row,), denominator = make_grid(make_samples())
+    worker.train(row, denominator)
+    digest, state = worker.parameter_digest(), optimizer_tensors(worker)
+    metrics = worker.train(poisoned(row), denominator)
+    assert (metrics["loss/skipped"], metrics["loss/num_skipped"]) == (1.0, 1.0)
+    assert worker.parameter_digest() == digest
+    for name, tensor in optimizer_tensors(worker).items():
+        assert torch.equal(tensor, state[name]), name
+    metrics = worker.train(row, denominator)
+    assert (metrics["loss/skipped"], worker.num_skipped_in_a_row) == (0.0, 0)
+    assert worker.parameter_digest() != digest
+
+
+def test_nan_gradients_in_every_step_stop_the_run(folder: Path) -> None:
+    """GM-14: never skipped for ever without anybody noticing."""
+    worker = make_worker(folder, optimizer={"max_skipped_steps": 2})
+    (row,), denominator = make_grid(make_samples())
+    digest = worker.parameter_digest()
+    worker.train(poisoned(row), denominator)
+    with pytest.raises(StoppedError, match="2 steps in a row"):
+        worker.train(poisoned(row), denominator)
+    assert worker.parameter_digest() == digest
+
+
+def test_a_batch_without_loss_tokens_changes_nothing(folder: Path) -> None:
+    """GM-07b: finite loss of 0, no backward error, weights and optimizer state bitwise unchanged."""
+    worker = make_worker(folder, optimizer={"weight_decay": 0.1})
+    (row,), denominator = make_grid(make_samples())
+    worker.train(row, denominator)
+    digest, state = worker.parameter_digest(), optimizer_tensors(worker)
+    (empty,), nothing = make_grid([])
+    metrics = worker.train(empty, nothing)
+    assert nothing == 0.0
+    assert (metrics["loss/total"], metrics["loss/empty"], metrics["loss/num_tokens"]) == (0, 1, 0)
+    assert worker.parameter_digest() == digest
+    assert worker.num_steps == 1
+    for name, tensor in optimizer_tensors(worker).items():
+        assert torch.equal(tensor, state[name]), name
+
+
+def test_ratio_is_exactly_one_first_and_moves_afterwards(folder: Path) -> None:
+    """Rows 30 and 66, GM-10: same weights give the same bits; later updates see the stored values."""
+    worker = make_worker(folder, optimizer={"lr": 0.01})
+    (row,), denominator = make_grid(make_samples())
+    again = worker.compute_logprobs(row)
+    assert all(torch.equal(a, b) for a, b in zip(again, worker.compute_logprobs(row), strict=True))
+    first, second, third = train_steps(worker, row, denominator, 3)
+    assert (first["loss/log_ratio_max"], first["loss/clip_fraction"]) == (0.0, 0.0)
+    assert first["loss/ratio_mean"] == 1.0
+    for metrics in (second, third):
+        assert metrics["loss/log_ratio_max"] > 1e-3
+        assert metrics["loss/clip_fraction"] > 0
+    for micro_batch, values in zip(row, again, strict=True):
+        assert micro_batch.old_logprobs is not None
+        assert torch.equal(micro_batch.old_logprobs, values)
+
+
+@pytest.mark.parametrize("estimator", ["k1", "k2", "k3"])
+def test_logged_terms_add_up_to_the_optimised_loss_and_kl_has_a_gradient(
+    folder: Path, estimator: str
+) -> None:
+    """Rows 4 and 24."""
+    (row,), denominator = make_grid(make_samples(), name="sequence_mean")
+    attach_logprobs(row, [m.rollout_logprobs for m in row], "ref_logprobs")
+    norms = []
+    for beta in (0.0, 0.5):
+        algorithm = {
+            "kl_coefficient": beta,
+            "entropy_coefficient": 0.125,
+            "kl_estimator": estimator,
+            "reduction": "sequence_mean",
+        }
+        metrics = make_worker(folder, algorithm=algorithm).train(row, denominator)
+        total = metrics["loss/policy"] + beta * metrics["loss/kl"] - 0.125 * metrics["loss/entropy"]
+        assert metrics["loss/total"] == pytest.approx(total, rel=1e-5)
+        norms.append(metrics["loss/grad_norm"])
+    assert abs(norms[0] - norms[1]) > 1e-3
+
+
+def test_kl_without_reference_logprobs_is_refused(folder: Path) -> None:
+    worker = make_worker(folder, algorithm={"kl_coefficient": 0.1})
+    (row,), denominator = make_grid(make_samples())
+    with pytest.raises(WorkerError, match="reference log-probs"):
+        worker.train(row, denominator)
+
+
+def test_the_same_rollouts_give_bit_equal_gradients(folder: Path) -> None:
+    """Row 72."""
+    (row,), denominator = make_grid(make_samples())
+    found = []
+    for _ in range(2):
+        worker = make_worker(folder)
+        worker.train(row, denominator)
+        found.append(gradients(worker))
+    assert all(torch.equal(found[0][name], found[1][name]) for name in found[0])
+
+
+def test_memory_does_not_grow_from_step_to_step(folder: Path) -> None:
+    """Row 71: no graph is kept alive by metrics or state."""
+    worker = make_worker(folder)
+    (row,), denominator = make_grid(make_samples())
+
+    def live_tensors() -> int:
+        gc.collect()
+        return sum(isinstance(item, Tensor) for item in gc.get_objects())
+
+    for _ in range(3):
+        worker.train(row, denominator)
+    before = live_tensors()
+    for _ in range(17):
+        worker.train(row, denominator)
+    assert live_tensors() <= before
+
+
+def test_exported_names_shapes_and_values_are_those_of_the_checkpoint(
+    folder: Path, tmp_path: Path
+) -> None:
+    """Row 57, from the trainer's side: nothing is missing, renamed or sent twice."""
+    worker: PolicyWorker = make_worker(folder)
+    (row,), _ = make_grid(make_samples())
+    worker.compute_logprobs(row)
+    with safe_open(folder / "model.safetensors", framework="pt") as file:
+        original = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    manifest = worker.weight_manifest("bfloat16")
+    assert {s.name: s.shape for s in manifest} == {n: tuple(t.shape) for n, t in original.items()}
+    assert {s.dtype for s in manifest} == {"bfloat16"}
+    assert [s.name for s in manifest] == [name for name, _ in worker.named_full_tensors()]
+    exported = worker.export_weights()
+    assert all(torch.equal(exported[name], tensor) for name, tensor in original.items())
+    worker.export_hf(tmp_path / "hf", "bfloat16")
+    reloaded = AutoModelForCausalLM.from_pretrained(tmp_path / "hf")
+    assert reloaded.dtype is torch.bfloat16
+    weight = reloaded.model.layers[1].mlp.up_proj.weight
+    assert torch.equal(weight, original["model.layers.1.mlp.up_proj.weight"].bfloat16())
+    assert AutoTokenizer.from_pretrained(tmp_path / "hf").chat_template is not None
+
+
+def test_exported_weights_do_not_change_with_later_steps(folder: Path) -> None:
+    worker = make_worker(folder)
+    exported = worker.export_weights()
+    kept = {name: tensor.clone() for name, tensor in exported.items()}
+    (row,), denominator = make_grid(make_samples())
+    worker.train(row, denominator)
+    assert all(torch.equal(exported[name], kept[name]) for name in kept)
+    assert any(not torch.equal(t, kept[n]) for n, t in worker.export_weights().items())
+
+
+def test_a_worker_refuses_use_before_build_and_says_who_it_is(folder: Path) -> None:
+    worker = make_worker(folder)
+    assert worker.ping()["rank"] == 0
+    worker._module = None
+    with pytest.raises(WorkerError, match="Call build first"):
+        worker.compute_logprobs([])
