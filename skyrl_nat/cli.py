@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import json
+import re
 import signal
 import sys
 import time
@@ -123,7 +124,7 @@ def resolve_name(config: "RunConfig") -> "RunConfig":
             )
         config.name = manifests[-1].parents[2].name
     else:
-        config.name = f"{config.environment.family.replace('/', '-')}-{time.strftime('%Y%m%d-%H%M%S')}"
+        config.name = f"{re.sub('[^a-z0-9_]+', '-', config.environment.family)}-{time.strftime('%Y%m%d-%H%M%S')}"
     return config
 
 

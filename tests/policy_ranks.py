@@ -89,7 +89,9 @@ def make_worker(
     return worker
 
 
-def train_steps(worker: PolicyWorker, row: list[MicroBatch], denominator: float, steps: int) -> list[dict[str, float]]:
+def train_steps(
+    worker: PolicyWorker, row: list[MicroBatch], denominator: float, steps: int
+) -> list[dict[str, float]]:
     """Recompute old log-probs once, then do several optimizer steps on them."""
     attach_logprobs(row, worker.compute_logprobs(row), "old_logprobs")
     return [worker.train(row, denominator) for _ in range(steps)]

@@ -117,9 +117,7 @@ def check_model_folder(folder: Path) -> None:
         )
 
 
-def write_hf_folder(
-    folder: Path, source: Path, weights: Mapping[str, Tensor], dtype: str
-) -> None:
+def write_hf_folder(folder: Path, source: Path, weights: Mapping[str, Tensor], dtype: str) -> None:
     """Write weights beside the config and tokenizer of the model they came from.
 
     Args:
@@ -136,7 +134,12 @@ def write_hf_folder(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for file in sorted(source.iterdir()):
-            is_weight = ".safetensors" in file.name or file.suffix in (".bin", ".pt", ".pth", ".gguf")
+            is_weight = ".safetensors" in file.name or file.suffix in (
+                ".bin",
+                ".pt",
+                ".pth",
+                ".gguf",
+            )
             if file.is_file() and not is_weight:
                 shutil.copyfile(file, folder / file.name)
         config = json.loads((source / "config.json").read_text(encoding="utf-8"))
@@ -222,9 +225,7 @@ def _write_builtin(source: Path, folder: Path) -> None:
     tokenizer.save_pretrained(folder)
 
 
-def _renamed(
-    name: str, values: np.ndarray[Any, Any]
-) -> tuple[str, np.ndarray[Any, Any]]:
+def _renamed(name: str, values: np.ndarray[Any, Any]) -> tuple[str, np.ndarray[Any, Any]]:
     """Return a GGUF tensor under its checkpoint name and in that layout."""
     if name == "token_embd.weight":
         return "model.embed_tokens.weight", values

@@ -15,7 +15,9 @@ FOREIGN_PREFIX = "skyrl_gym/"
 
 
 def open_family(name: str, config: EnvironmentConfig) -> Family:
-    """Return a family by name; `skyrl_gym/<id>` is any environment registered with skyrl-gym.
+    """Return a family by name.
+
+    `skyrl_gym/<id>` is any environment registered with skyrl-gym, `module:function` an opener of one's own.
 
     Raises:
         ConfigError: There is no such family.
@@ -24,10 +26,12 @@ def open_family(name: str, config: EnvironmentConfig) -> Family:
         from skyrl_nat.environments.foreign import open_foreign  # imports skyrl-gym's built-in environments
 
         return open_foreign(name.removeprefix(FOREIGN_PREFIX))
-    if name not in FAMILIES:
+    module, _, attribute = FAMILIES.get(name, name).partition(":")
+    try:
+        opener: Callable[[EnvironmentConfig], Family] = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
-            f"environment.family must be one of {', '.join(FAMILIES)} or {FOREIGN_PREFIX}<id>, got {name!r}"
-        )
-    module, _, attribute = FAMILIES[name].partition(":")
-    opener: Callable[[EnvironmentConfig], Family] = getattr(importlib.import_module(module), attribute)
+            f"environment.family must be one of {', '.join(FAMILIES)}, {FOREIGN_PREFIX}<id> or module:function, got "
+            f"{name!r} ({error})"
+        ) from error
     return opener(config)

@@ -28,7 +28,9 @@ _DROPOUTS = ("attention_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop",
 class PackedCausalLM(nn.Module):
     """A causal LM whose forward pass goes from packed tokens to log-probs, so that FSDP2 wraps all of it."""
 
-    def __init__(self, causal_lm: PreTrainedModel, *, temperature: float, chunk_tokens: int) -> None:
+    def __init__(
+        self, causal_lm: PreTrainedModel, *, temperature: float, chunk_tokens: int
+    ) -> None:
         """Wrap a model.
 
         Args:

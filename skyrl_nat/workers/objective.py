@@ -1,6 +1,6 @@
 """The loss of one micro-batch and what is reported about it. Legend: N packed tokens.
 
-Imported by the policy worker only; a function of tensors, so that it can be read and tested alone.
+Policy, KL and entropy terms share the token weights of the step's reduction.
 """
 
 from dataclasses import dataclass
@@ -62,7 +62,7 @@ def micro_batch_loss(
     mask = micro_batch.loss_mask
     old = _old_logprobs(logprobs, micro_batch, config)
     bounds = ClipBounds(config.clip_low, config.clip_high, config.dual_clip)
-    policy = POLICY_LOSSES[config.policy_loss.value](
+    policy = POLICY_LOSSES[config.policy_loss](
         logprobs, old, micro_batch.advantages, mask, micro_batch.cu_seqlens, bounds=bounds
     )
     tis = torch.ones_like(old)
@@ -115,7 +115,7 @@ def named_metrics(sums: Tensor, peaks: Tensor, denominator: float) -> dict[str, 
 
 def _old_logprobs(logprobs: Tensor, micro_batch: MicroBatch, config: AlgorithmConfig) -> Tensor:
     """Return the ratio's denominator, `[N]`, detached."""
-    if config.old_logprobs is OldLogprobs.rollout:
+    if config.old_logprobs == OldLogprobs.rollout:
         return micro_batch.rollout_logprobs
     if micro_batch.old_logprobs is None:
         return logprobs.detach()
@@ -131,7 +131,7 @@ def _kl(logprobs: Tensor, micro_batch: MicroBatch, config: AlgorithmConfig) -> T
             f"algorithm.kl_coefficient={config.kl_coefficient} must come with reference log-probs, got "
             "none on a micro-batch. Attach the reference worker's log-probs before training."
         )
-    estimator = KL_ESTIMATORS[config.kl_estimator.value]
+    estimator = KL_ESTIMATORS[config.kl_estimator]
     return estimator(logprobs, micro_batch.ref_logprobs, micro_batch.loss_mask)
 
 

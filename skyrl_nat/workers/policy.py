@@ -219,9 +219,7 @@ class PolicyWorker(ModelWorker):
             "num_skipped": self.num_skipped,
             "num_skipped_in_a_row": self.num_skipped_in_a_row,
         }
-        save_sharded(
-            Path(folder), checkpoint_parameters(self.module), self.optimizer, counters
-        )
+        save_sharded(Path(folder), checkpoint_parameters(self.module), self.optimizer, counters)
 
     def load(self, folder: str | Path) -> None:
         """Take model, optimizer and step counters from a checkpoint of any number of ranks.

@@ -53,6 +53,7 @@ def validate(arguments: dict, folder: str, deadline: float) -> dict:
         write_files({f"{_TEST_FOLDER}/{name}": text for name, text in tests.items()}, folder)
         reports, answer["tests_end"] = run_worker(lambda emit: _pytest(emit, arguments, folder, nonce), deadline)
         answer["tests"] = [report for report in reports if report.pop("nonce", "") == nonce]
+        answer["tests_error"] = next((str(r.get("error")) for r in reports if r.get("stage") == "crash"), "")
     return answer
 
 

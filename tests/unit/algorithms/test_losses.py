@@ -17,7 +17,9 @@ from skyrl_nat.algorithms.losses import (
 BOUNDS = ClipBounds(low=0.2, high=0.28)
 
 
-def one_token(name: str, ratio: float, advantage: float, bounds: ClipBounds) -> tuple[float, float, bool]:
+def one_token(
+    name: str, ratio: float, advantage: float, bounds: ClipBounds
+) -> tuple[float, float, bool]:
     """Return loss, gradient by the log-prob, and clip flag of a single token."""
     logprobs = torch.tensor([math.log(ratio) - 1.0], dtype=torch.float64, requires_grad=True)
     output = POLICY_LOSSES[name](
@@ -56,7 +58,11 @@ def test_dual_clip_bounds_the_loss_of_a_negative_advantage() -> None:
     """Row 28: ratio 5, A = -1, bound 3 gives loss 3 and no gradient."""
     bounds = ClipBounds(0.2, 0.2, 3.0)
     assert one_token("ppo_clip", 5.0, -1.0, bounds) == (pytest.approx(3.0), 0.0, True)
-    assert one_token("ppo_clip", 2.0, -1.0, bounds) == (pytest.approx(2.0), pytest.approx(2.0), False)
+    assert one_token("ppo_clip", 2.0, -1.0, bounds) == (
+        pytest.approx(2.0),
+        pytest.approx(2.0),
+        False,
+    )
     assert one_token("ppo_clip", 5.0, 1.0, bounds)[0] == pytest.approx(-1.2)
 
 

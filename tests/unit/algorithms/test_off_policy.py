@@ -22,7 +22,10 @@ def test_weight_is_trainer_over_rollout_and_capped() -> None:
 def test_masked_positions_weigh_one_whatever_they_hold(filler: float) -> None:
     """MT-08: no exp(-1) of a filler appears anywhere."""
     weights = truncated_importance_weights(
-        torch.tensor([-1.0, 0.0]), torch.tensor([-1.0, filler]), torch.tensor([True, False]), cap=2.0
+        torch.tensor([-1.0, 0.0]),
+        torch.tensor([-1.0, filler]),
+        torch.tensor([True, False]),
+        cap=2.0,
     )
     assert weights.tolist() == [1.0, 1.0]
 

@@ -53,7 +53,9 @@ def plain_logprobs(model: LlamaForCausalLM, sample: TrainingSample, temperature:
     return torch.cat([torch.zeros(1), picked]) * torch.tensor(sample.loss_mask)
 
 
-def plain_loss(model: LlamaForCausalLM, samples: list[TrainingSample], denominator: float) -> Tensor:
+def plain_loss(
+    model: LlamaForCausalLM, samples: list[TrainingSample], denominator: float
+) -> Tensor:
     """Return the token-mean loss at ratio 1, from its definition."""
     total = torch.zeros(())
     for sample in samples:

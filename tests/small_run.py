@@ -1,0 +1,62 @@
+"""Complete runs of the trainer on a tiny model, as a user would start them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from letter_family import write_letter_tasks
+from tiny_model import make_tiny_model
+
+TINY = [
+    "trainer.steps=2",
+    "trainer.tasks_per_step=2",
+    "trainer.rollouts_per_task=4",
+    "trainer.micro_batch_tokens=256",
+    "rollout.max_turns=2",
+    "rollout.max_new_tokens=12",
+    "rollout.max_total_tokens=128",
+    "optimizer.lr=1e-3",
+    "tracking.backends=[jsonl,console]",
+]
+
+
+def arguments(folder: Path, *overrides: str) -> list[str]:
+    """Return the overrides of a tiny run; model and tasks are made in the folder once."""
+    model = folder / "model"
+    if not model.exists():
+        make_tiny_model(model, hidden_size=64)
+    return [f"model.path={model}", f"root_dir={folder / 'runs'}", *write_letter_tasks(folder), *TINY, *overrides]
+
+
+def environment() -> dict[str, str]:
+    """Return the environment of a child process that can import what lies in tests/."""
+    here = str(Path(__file__).parent)
+    return {**os.environ, "PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])}
+
+
+def start(folder: Path, *overrides: str) -> subprocess.Popen[str]:
+    """Start `skyrl-nat train` in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "skyrl_nat.cli", "train", *arguments(folder, *overrides)],
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def run(folder: Path, *overrides: str, timeout_s: float = 240) -> str:
+    """Train to the end and return what was printed; a failed run is an assertion error with its output."""
+    process = start(folder, *overrides)
+    output, _ = process.communicate(timeout=timeout_s)
+    assert process.returncode == 0, output
+    return output
+
+
+def metrics(folder: Path, name: str) -> list[dict[str, Any]]:
+    """Return the metrics lines of training steps."""
+    lines = (folder / "runs" / name / "metrics.jsonl").read_text().splitlines()
+    return [entry for entry in map(json.loads, lines) if "loss/policy" in entry]

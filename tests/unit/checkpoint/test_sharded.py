@@ -1,0 +1,43 @@
+"""Sharded checkpoints without a process group."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+from skyrl_nat.checkpoint.sharded import load_sharded, save_sharded
+from skyrl_nat.config.model import OptimizerConfig
+from skyrl_nat.errors import CheckpointError
+from skyrl_nat.workers.optimizer import build_optimizer
+
+
+def make(value: float) -> tuple[list[tuple[str, nn.Parameter]], torch.optim.AdamW]:
+    parameter = nn.Parameter(torch.full((2, 2), value))
+    optimizer = build_optimizer([("w", parameter)], OptimizerConfig(lr=0.1))
+    parameter.grad = torch.ones(2, 2)
+    optimizer.step()
+    return [("w", parameter)], optimizer
+
+
+def test_model_optimizer_and_counters_come_back_in_place(tmp_path: Path) -> None:
+    """Row 68."""
+    parameters, optimizer = make(3.0)
+    optimizer.step()
+    save_sharded(tmp_path / "ck", parameters, optimizer, {"num_steps": 2})
+    others, other_optimizer = make(9.0)
+    assert load_sharded(tmp_path / "ck", others, other_optimizer, ["num_steps"]) == {"num_steps": 2}
+    assert torch.equal(others[0][1], parameters[0][1])
+    state = other_optimizer.state[others[0][1]]
+    for key, value in optimizer.state[parameters[0][1]].items():
+        assert torch.equal(state[key], value), key
+    assert state["step"] == 2
+
+
+def test_an_incomplete_or_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
+    parameters, optimizer = make(3.0)
+    with pytest.raises(CheckpointError, match=r"no \.metadata file"):
+        load_sharded(tmp_path, parameters, optimizer, [])
+    save_sharded(tmp_path / "ck", parameters, optimizer, {})
+    with pytest.raises(CheckpointError, match="must fit the model"):
+        load_sharded(tmp_path / "ck", [("v", parameters[0][1])], optimizer, [])

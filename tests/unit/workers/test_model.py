@@ -1,0 +1,36 @@
+"""Refusals of models that would train with silently wrong numbers."""
+
+from pathlib import Path
+
+import pytest
+from tiny_model import make_tiny_model
+from transformers import CohereConfig, CohereForCausalLM
+
+from skyrl_nat.config.model import ModelConfig
+from skyrl_nat.errors import ConfigError
+from skyrl_nat.workers.model import build_packed_model, checkpoint_parameters, load_causal_lm
+
+
+def test_models_that_scale_their_logits_are_refused(tmp_path: Path) -> None:
+    config = CohereConfig(
+        vocab_size=32,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        logit_scale=0.0625,
+    )
+    CohereForCausalLM(config).save_pretrained(tmp_path)
+    with pytest.raises(ConfigError, match="logit_scale=0.0625"):
+        load_causal_lm(tmp_path, ModelConfig())
+
+
+def test_names_are_those_of_the_checkpoint_and_a_frozen_model_has_no_gradients(
+    tmp_path: Path,
+) -> None:
+    folder = make_tiny_model(tmp_path / "m")
+    module = build_packed_model(folder, ModelConfig(), temperature=1.0, is_trainable=False)
+    names = [name for name, _ in checkpoint_parameters(module)]
+    assert names[0] == "model.embed_tokens.weight"
+    assert "lm_head.weight" not in names
+    assert not any(p.requires_grad for p in module.parameters())
