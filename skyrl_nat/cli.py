@@ -105,7 +105,7 @@ async def _evaluate_run(config: "RunConfig") -> None:
     from skyrl_nat.controller.evaluate import evaluate
     from skyrl_nat.controller.run import open_run
 
-    async with open_run(config) as run:
+    async with open_run(config, is_training=False) as run:
         await run.push_weights()
         result = await evaluate(run, run.step)
     print(json.dumps(result.to_dict(), indent=1))

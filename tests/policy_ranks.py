@@ -71,14 +71,15 @@ def make_worker(
     rank: int = 0,
     world_size: int = 1,
     port: int | None = None,
+    device: str = "cpu",
 ) -> PolicyWorker:
-    """Return a built policy worker of a tiny model on the CPU."""
+    """Return a built policy worker of a tiny model."""
     worker = PolicyWorker(
         model_path=str(folder),
         model=ModelConfig(**({"logprob_chunk_tokens": 7} | (model or {}))),
         optimizer=OptimizerConfig(**({"lr": 1e-3, "max_grad_norm": 0.0} | (optimizer or {}))),
         algorithm=AlgorithmConfig(**(algorithm or {})),
-        device="cpu",
+        device=device,
         temperature=temperature,
         total_steps=10,
         num_threads=1,
@@ -89,9 +90,7 @@ def make_worker(
     return worker
 
 
-def train_steps(
-    worker: PolicyWorker, row: list[MicroBatch], denominator: float, steps: int
-) -> list[dict[str, float]]:
+def train_steps(worker: PolicyWorker, row: list[MicroBatch], denominator: float, steps: int) -> list[dict[str, float]]:
     """Recompute old log-probs once, then do several optimizer steps on them."""
     attach_logprobs(row, worker.compute_logprobs(row), "old_logprobs")
     return [worker.train(row, denominator) for _ in range(steps)]
@@ -117,16 +116,13 @@ def gradients(worker: PolicyWorker) -> dict[str, Tensor]:
             strict=True,
         )
     )
-    return {
-        moments[id(p)]: state["exp_avg"].full_tensor() / scale
-        for p, state in worker.optimizer.state.items()
-    }
+    return {moments[id(p)]: state["exp_avg"].full_tensor() / scale for p, state in worker.optimizer.state.items()}
 
 
-def _rank_main(rank: int, world_size: int, port: int, model: str, out: str) -> None:
+def _rank_main(rank: int, world_size: int, port: int, model: str, out: str, device: str) -> None:
     """One spawned rank: two steps, metrics, weights and a checkpoint into a folder."""
     torch.set_num_threads(1)
-    worker = make_worker(Path(model), rank=rank, world_size=world_size, port=port)
+    worker = make_worker(Path(model), rank=rank, world_size=world_size, port=port, device=device)
     grid, denominator = make_grid(make_samples(), num_ranks=world_size, budget=40)
     metrics = train_steps(worker, grid[rank], denominator, 2)
     worker.save(Path(out) / "checkpoint")
@@ -144,8 +140,8 @@ def _rank_main(rank: int, world_size: int, port: int, model: str, out: str) -> N
     worker.close()
 
 
-def run_ranks(world_size: int, model: Path, out: Path) -> list[dict[str, Any]]:
+def run_ranks(world_size: int, model: Path, out: Path, device: str = "cpu") -> list[dict[str, Any]]:
     """Run `_rank_main` in spawned processes and return what each rank saved."""
-    arguments = (world_size, free_port(), str(model), str(out))
+    arguments = (world_size, free_port(), str(model), str(out), device)
     mp.spawn(_rank_main, arguments, nprocs=world_size, join=True)
     return [torch.load(out / f"rank{rank}.pt") for rank in range(world_size)]

@@ -1,1 +1,4 @@
-"""The maths, torch only: advantages, losses, kl, reduction. Pure functions over tensors, imports itself and torch. Start at `advantages.py`."""
+"""The maths, torch only: advantages, losses, kl, off_policy, reduction.
+
+Pure functions over tensors; imports itself and torch. Start at `advantages.py`.
+"""

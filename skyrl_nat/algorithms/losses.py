@@ -117,9 +117,7 @@ def gspo_loss(
         GSPO, arXiv:2507.18071, equations 5 and 7.
     """
     log_ratio = masked_log_ratio(logprobs, old_logprobs, loss_mask)
-    return _clipped_surrogate(
-        sequence_means(log_ratio, loss_mask, cu_seqlens), advantages, loss_mask, bounds
-    )
+    return _clipped_surrogate(sequence_means(log_ratio, loss_mask, cu_seqlens), advantages, loss_mask, bounds)
 
 
 def cispo_loss(
@@ -185,9 +183,7 @@ def _bounded_exp(log_ratio: Tensor) -> Tensor:
     return log_ratio.clamp(-LOG_RATIO_BOUND, LOG_RATIO_BOUND).exp()
 
 
-def _clipped_surrogate(
-    log_ratio: Tensor, advantages: Tensor, loss_mask: Tensor, bounds: ClipBounds
-) -> PolicyLoss:
+def _clipped_surrogate(log_ratio: Tensor, advantages: Tensor, loss_mask: Tensor, bounds: ClipBounds) -> PolicyLoss:
     """Return the pessimistic one of the plain and the clipped surrogate, as a loss."""
     ratio = _bounded_exp(log_ratio)
     kept = torch.where(loss_mask, advantages, 0.0)

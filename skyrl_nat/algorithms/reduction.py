@@ -91,10 +91,7 @@ def prompt_mean(
     totals: dict[str, int] = {}
     for count, group in zip(num_loss_tokens, group_ids, strict=True):
         totals[group] = totals.get(group, 0) + count
-    weights = [
-        1.0 / totals[group] if count else 0.0
-        for count, group in zip(num_loss_tokens, group_ids, strict=True)
-    ]
+    weights = [1.0 / totals[group] if count else 0.0 for count, group in zip(num_loss_tokens, group_ids, strict=True)]
     return ReductionWeights(weights, float(sum(total > 0 for total in totals.values())))
 
 

@@ -4,7 +4,7 @@ Loss and gradient do not depend on anything decided here: weights and denominato
 """
 
 from collections.abc import Sequence
-from itertools import accumulate
+from itertools import accumulate, pairwise
 from typing import Literal
 
 import torch
@@ -69,9 +69,7 @@ def pack(
     ]
 
 
-def build_micro_batch(
-    samples: Sequence[TrainingSample], token_weights: Sequence[float]
-) -> MicroBatch:
+def build_micro_batch(samples: Sequence[TrainingSample], token_weights: Sequence[float]) -> MicroBatch:
     """Concatenate samples into one micro-batch, in order.
 
     Args:
@@ -139,9 +137,7 @@ def attach_logprobs(
         setattr(micro_batch, field, values)
 
 
-def unpack_per_sample(
-    micro_batches: Sequence[MicroBatch], values: Sequence[Tensor]
-) -> dict[str, Tensor]:
+def unpack_per_sample(micro_batches: Sequence[MicroBatch], values: Sequence[Tensor]) -> dict[str, Tensor]:
     """Cut `[N]` tensors per micro-batch into one tensor per sample id.
 
     Args:
@@ -151,14 +147,13 @@ def unpack_per_sample(
     cut: dict[str, Tensor] = {}
     for micro_batch, value in zip(micro_batches, values, strict=True):
         if micro_batch.sample_ids:
-            parts = value.split(micro_batch.cu_seqlens.diff().tolist())
-            cut.update(zip(micro_batch.sample_ids, parts, strict=True))
+            borders = [int(border) for border in micro_batch.cu_seqlens]
+            for name, (start, end) in zip(micro_batch.sample_ids, pairwise(borders), strict=True):
+                cut[name] = value[start:end]
     return cut
 
 
-def split_updates(
-    samples: Sequence[TrainingSample], updates_per_batch: int
-) -> list[list[TrainingSample]]:
+def split_updates(samples: Sequence[TrainingSample], updates_per_batch: int) -> list[list[TrainingSample]]:
     """Split a batch into the samples of its optimizer steps; groups stay whole and in order.
 
     Args:
@@ -174,10 +169,7 @@ def split_updates(
     ordered = list(groups.values())
     count = min(updates_per_batch, len(ordered))
     borders = [len(ordered) * i // count for i in range(count + 1)] if count else [0]
-    return [
-        [sample for group in ordered[start:end] for sample in group]
-        for start, end in zip(borders[:-1], borders[1:], strict=True)
-    ]
+    return [[sample for group in ordered[start:end] for sample in group] for start, end in pairwise(borders)]
 
 
 def _cost(sample: TrainingSample) -> float:
@@ -185,9 +177,7 @@ def _cost(sample: TrainingSample) -> float:
     return sample.num_tokens * (1.0 + sample.num_tokens / ATTENTION_SCALE_TOKENS)
 
 
-def _first_fit(
-    samples: Sequence[TrainingSample], indices: Sequence[int], token_budget: int
-) -> list[list[int]]:
+def _first_fit(samples: Sequence[TrainingSample], indices: Sequence[int], token_budget: int) -> list[list[int]]:
     """Put indices, costliest first, each into the first bin with room; return bins, costliest first."""
     bins: list[list[int]] = []
     room: list[int] = []

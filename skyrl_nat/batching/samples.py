@@ -7,9 +7,7 @@ from skyrl_nat.errors import DataError
 from skyrl_nat.types import Outcome, Rollout, RolloutGroup, TrainingSample
 
 
-def build_samples(
-    group: RolloutGroup, advantages: Sequence[float], *, mask_truncated: bool
-) -> list[TrainingSample]:
+def build_samples(group: RolloutGroup, advantages: Sequence[float], *, mask_truncated: bool) -> list[TrainingSample]:
     """Turn the valid rollouts of a group into training samples, in order.
 
     A rollout without loss tokens gives no sample.
@@ -79,7 +77,8 @@ def check_rollout(rollout: Rollout) -> None:
             "precedes it. Start every sequence with a prompt token."
         )
     for position, logprob in enumerate(rollout.rollout_logprobs):
-        is_missing = logprob is None or not math.isfinite(logprob)
+        # A record that came from JSON can hold None whatever the type says.
+        is_missing = not isinstance(logprob, float | int) or not math.isfinite(logprob)  # pyright: ignore[reportUnnecessaryIsInstance]
         if rollout.loss_mask[position] and is_missing:
             raise DataError(
                 f"rollout {rollout.rollout_id} must have a finite log-prob for every sampled token, got "

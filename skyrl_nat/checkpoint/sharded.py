@@ -4,9 +4,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
-import torch.distributed.checkpoint as dcp
 from torch import Tensor, nn
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 
 from skyrl_nat.errors import CheckpointError
 
@@ -33,7 +34,7 @@ def save_sharded(
         f"counter.{name}": torch.tensor(value) for name, value in counters.items()
     }
     try:
-        dcp.save(state, checkpoint_id=folder)
+        save(state, checkpoint_id=folder)
     except (CheckpointException, OSError) as error:
         raise CheckpointError(
             f"the checkpoint must be written to {folder}, got: {error}. Check free space and permissions."
@@ -67,7 +68,7 @@ def load_sharded(
         )
     numbers = {f"counter.{name}": torch.tensor(0) for name in counters}
     try:
-        dcp.load(_tensors(parameters, optimizer) | numbers, checkpoint_id=folder)
+        load(_tensors(parameters, optimizer) | numbers, checkpoint_id=folder)
     except (CheckpointException, OSError, RuntimeError, ValueError) as error:
         raise CheckpointError(
             f"the checkpoint in {folder} must fit the model and be complete, got: {error}. "

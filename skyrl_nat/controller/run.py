@@ -199,17 +199,18 @@ class Run:
 
 
 @contextlib.asynccontextmanager
-async def open_run(config: RunConfig, *, checkpoint: Path | None = None) -> AsyncIterator[Run]:
+async def open_run(config: RunConfig, *, is_training: bool = True) -> AsyncIterator[Run]:
     """Check data and model, prepare the run folder, start all workers, and close everything at the end.
 
     Args:
         config: A checked config.
-        checkpoint: Load this one instead of what `config.resume` says.
+        is_training: False leaves the folder's config and metrics as the training run wrote them.
     """
     train_tasks, validation_tasks = load_data(config)
-    start = checkpoint or find_checkpoint(config)
+    start = find_checkpoint(config)
     model_path = resolve_model(config.model.path)
-    prepare_folder(config)
+    if is_training:
+        prepare_folder(config)
     with ConsoleBackend() as console:
         plan = config.batch_plan(len(train_tasks))
         console.table("Batch plan", ("word", "number"), [(name, f"{number:,}") for name, number in plan.items()])
@@ -231,6 +232,8 @@ async def open_run(config: RunConfig, *, checkpoint: Path | None = None) -> Asyn
                 _write_json(run.folder / "topology.json", describe(topology))
                 if start is not None:
                     await run.load_checkpoint(start)
+                if is_training:
+                    tracker.rewind(run.step)
                 try:
                     yield run
                 finally:

@@ -41,6 +41,8 @@ from skyrl_nat.weight_sync.manifest import (
 T = TypeVar("T")
 _GIB = 1024**3
 _ATTENTION = "skyrl_nat_slots"
+_LOADING = threading.Lock()
+"""`from_pretrained` changes global state: two loads at once in one process break each other."""
 
 
 class HfEngine:
@@ -194,9 +196,10 @@ class HfEngine:
         torch.set_num_threads(self.num_threads)
         AttentionInterface.register(_ATTENTION, slot_attention)
         dtype = getattr(torch, self.config.dtype)
-        model = AutoModelForCausalLM.from_pretrained(
-            self.folder, dtype=dtype, attn_implementation=_ATTENTION, local_files_only=True
-        )
+        with _LOADING:
+            model: Any = AutoModelForCausalLM.from_pretrained(
+                self.folder, dtype=dtype, attn_implementation=_ATTENTION, local_files_only=True
+            )
         model = model.to(self.device).eval().requires_grad_(False)
         self._parameters = dict(model.named_parameters())
         self._expected = read_expected_shapes(self.folder)

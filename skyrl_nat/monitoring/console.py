@@ -31,7 +31,7 @@ class ConsoleBackend:
 
     def __init__(self, console: Console | None = None) -> None:
         """Use a given console, or one on standard error."""
-        self.console = console or Console(stderr=True, highlight=False)
+        self.console = console or Console(stderr=True, highlight=False, soft_wrap=True)
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),

@@ -29,7 +29,15 @@ class JsonlBackend:
     """`metrics.jsonl` in the run folder: one object per step, flushed at once."""
 
     def __init__(self, folder: Path) -> None:
-        self._file = (folder / "metrics.jsonl").open("a", encoding="utf-8")
+        self._path = folder / "metrics.jsonl"
+        self._file = self._path.open("a", encoding="utf-8")
+
+    def rewind(self, step: int) -> None:
+        """Forget the lines of steps that are trained again after a resume, and any half line."""
+        kept = [line for line in self._path.read_text(encoding="utf-8").splitlines() if _step_of(line) <= step]
+        self._file.close()
+        self._path.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+        self._file = self._path.open("a", encoding="utf-8")
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Append one line; NaN and infinity become null, which JSON has a word for."""
@@ -98,13 +106,18 @@ class Tracker:
         self, config: TrackingConfig, folder: Path, run_config: Mapping[str, Any], console: ConsoleBackend
     ) -> None:
         """Open all back ends; one that cannot open is reported and left out."""
-        self._backends: dict[str, Backend] = {"jsonl": JsonlBackend(folder)}
+        self._jsonl = JsonlBackend(folder)
+        self._backends: dict[str, Backend] = {"jsonl": self._jsonl}
         if "console" in config.backends:
             self._backends["console"] = console
         if "tensorboard" in config.backends:
             self._open("tensorboard", lambda: TensorboardBackend(folder))
         if "wandb" in config.backends:
             self._open("wandb", lambda: WandbBackend(folder, config, run_config))
+
+    def rewind(self, step: int) -> None:
+        """Say that a run goes on after `step`."""
+        self._jsonl.rewind(step)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Send the metrics of one step everywhere."""
@@ -131,3 +144,10 @@ class Tracker:
             self._backends[name] = make()
         except Exception:
             logger.exception("Tracking back end %s could not be opened and is left out", name)
+
+
+def _step_of(line: str) -> float:
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return math.inf

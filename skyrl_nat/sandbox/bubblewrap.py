@@ -25,6 +25,7 @@ from skyrl_nat.sandbox.fork_server import (
 )
 
 _CAP_SYS_ADMIN = 21
+_JOB_FOLDER = "/job"
 _PROGRAM_FOLDER = "/opt/skyrl-nat-sandbox"
 _SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache")
 _SERVER_CAPABILITIES = ("CAP_SYS_ADMIN", "CAP_SETUID", "CAP_SETGID", "CAP_KILL")
@@ -53,11 +54,13 @@ class BubblewrapSandbox(ForkServerSandbox):
             # The kernel counts processes per uid: servers must not share one.
             uid = random.randint(20_000, 59_999) if is_privileged else 0
             mode = "root" if is_privileged else "namespaces"
-            settings = server_settings(config, mode=mode, uid=uid, preload=preload)
+            settings = server_settings(
+                config, mode=mode, uid=uid, preload=preload, writable_folders=writable_folders(python)
+            )
             program = [str(python), "-I", "-B", f"{_PROGRAM_FOLDER}/server.py", settings]
             return [bwrap, *container_options(python, is_privileged=is_privileged), "--", *program]
 
-        super().__init__(config, make_command, sandbox_environment(python, "/work"))
+        super().__init__(config, make_command, sandbox_environment(python, _JOB_FOLDER))
 
     def start(self) -> dict[str, Any]:
         """Start one server now; the error of a machine without namespaces says what to do."""
@@ -127,8 +130,14 @@ def container_options(python: Path, *, is_privileged: bool) -> list[str]:
             options += ["--perms", "0755", "--dir", str(parent)]
         options += ["--ro-bind", folder, folder]
     options += ["--perms", "0755", "--dir", "/opt", "--ro-bind", str(INSIDE_FOLDER), _PROGRAM_FOLDER]
-    options += ["--proc", "/proc", "--dev", "/dev", "--dir", "/work", "--dir", "/tmp", "--remount-ro", "/"]
-    return [*options, "--chdir", "/work"]
+    options += ["--proc", "/proc", "--dev", "/dev", "--dir", _JOB_FOLDER, "--dir", "/tmp", "--remount-ro", "/"]
+    return [*options, "--chdir", _JOB_FOLDER]
+
+
+def writable_folders(python: Path) -> tuple[str, ...]:
+    """Return the folders that are a job's own; `/tmp` stays out where a tmpfs over it would hide the interpreter."""
+    is_in_tmp = any(folder.startswith("/tmp/") for folder in _interpreter_folders(python))
+    return (_JOB_FOLDER, "/dev/shm") if is_in_tmp else (_JOB_FOLDER, "/dev/shm", "/tmp")
 
 
 def _interpreter_folders(python: Path) -> list[str]:

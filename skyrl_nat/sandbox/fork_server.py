@@ -51,14 +51,17 @@ def find_python(config: SandboxConfig) -> Path:
     return path if path.is_absolute() else Path.cwd() / path
 
 
-def server_settings(config: SandboxConfig, *, mode: str, uid: int, preload: tuple[str, ...]) -> str:
-    """Return the server program's settings as JSON."""
+def server_settings(
+    config: SandboxConfig, *, mode: str, uid: int, preload: tuple[str, ...], writable_folders: tuple[str, ...] = ()
+) -> str:
+    """Return the server program's settings as JSON; each writable folder becomes a tmpfs of the job's own."""
     limits = {
         "memory_mib": config.memory_mib,
         "max_processes": config.max_processes,
         "max_file_mib": config.max_file_mib,
         "max_tmpfs_mib": 4 * config.max_file_mib,
         "max_output_bytes": config.max_output_bytes,
+        "writable_folders": list(writable_folders),
     }
     return json.dumps({"mode": mode, "uid": uid, "limits": limits, "preload": list(preload)})
 

@@ -88,12 +88,24 @@ class GlooSender:
             WeightSyncError: A receiver refused or left, or a tensor is not what was announced. The
                 channel is then closed.
         """
+        try:
+            self._send_all(tensors)
+        except BaseException:
+            self._group.close()
+            raise
+        self._group.num_pushes += 1
+
+    def close(self) -> None:
+        """Leave the channel; safe to call twice."""
+        self._group.close()
+
+    def _send_all(self, tensors: Iterable[tuple[str, Tensor]]) -> None:
         failure: Exception | None = None
         announced: list[TensorSpec] = []
         try:
             announced = self._await_receivers()
         except (WeightSyncError, RuntimeError) as error:
-            failure = self._fail(error)
+            failure = error
         num_sent = 0
         for name, tensor in tensors:
             if failure is None:
@@ -101,25 +113,15 @@ class GlooSender:
                     self._send_one(name, tensor, announced, num_sent)
                     num_sent += 1
                 except (WeightSyncError, RuntimeError) as error:
-                    failure = self._fail(error)
+                    failure = error
+                    self._group.close()
         if failure is None and num_sent != len(announced):
-            failure = self._fail(
-                WeightSyncError(
-                    f"All {len(announced)} announced tensors must be sent, found {num_sent}. "
-                    "`weight_manifest` and `send_weights` must list the same tensors."
-                )
+            failure = WeightSyncError(
+                f"All {len(announced)} announced tensors must be sent, found {num_sent}. "
+                "`weight_manifest` and `send_weights` must list the same tensors."
             )
         if failure is not None:
             raise WeightSyncError(str(failure)) from failure
-        self._group.num_pushes += 1
-
-    def close(self) -> None:
-        """Leave the channel; safe to call twice."""
-        self._group.close()
-
-    def _fail(self, error: Exception) -> Exception:
-        self._group.close()
-        return error
 
     def _await_receivers(self) -> list[TensorSpec]:
         group = self._group

@@ -1,1 +1,4 @@
-"""What trains and scores: model, attention, log-probs, policy and reference workers, optimizer. Plain classes, know nothing of Ray. Start at `policy.py`."""
+"""What trains and scores: model, attention, log-probs, policy and reference workers, optimizer.
+
+Plain classes that know nothing of Ray. Start at `policy.py`.
+"""

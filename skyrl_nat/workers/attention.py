@@ -5,11 +5,12 @@ rows silently attend across samples. So ours takes the borders from the caller a
 """
 
 import inspect
+from itertools import pairwise
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig
 
 from skyrl_nat.errors import ConfigError
@@ -31,9 +32,7 @@ def check_supported(config: PretrainedConfig) -> None:
         ConfigError: The model has sliding windows, linear attention or capped scores.
     """
     layer_types = set(getattr(config, "layer_types", None) or ["full_attention"])
-    has_window = getattr(config, "sliding_window", None) and getattr(
-        config, "use_sliding_window", True
-    )
+    has_window = getattr(config, "sliding_window", None) and getattr(config, "use_sliding_window", True)
     is_capped = getattr(config, "attn_logit_softcapping", None)
     is_windowed = has_window and getattr(config, "layer_types", None) is None
     if layer_types != {"full_attention"} or is_windowed or is_capped:
@@ -79,27 +78,26 @@ def packed_attention(
             "packed attention must be called with sequence borders and without a mask, got "
             f"borders={borders}, mask={attention_mask is not None}. Call the model through PackedCausalLM."
         )
-    if query.is_cuda:
+    # The flash kernel takes half-precision only; fp32 on a GPU is for tests.
+    if query.is_cuda and query.dtype is not torch.float32:
         return _varlen(query, key, value, kwargs["cu_seqlens"], borders, scaling), None
     return _per_sequence(query, key, value, borders, scaling), None
 
 
-def _per_sequence(
-    query: Tensor, key: Tensor, value: Tensor, borders: tuple[int, ...], scaling: float | None
-) -> Tensor:
+def _per_sequence(query: Tensor, key: Tensor, value: Tensor, borders: tuple[int, ...], scaling: float | None) -> Tensor:
     """Run one fused attention call per sequence."""
     repeats = query.shape[1] // key.shape[1]
     key = key.repeat_interleave(repeats, dim=1) if repeats > 1 else key
     value = value.repeat_interleave(repeats, dim=1) if repeats > 1 else value
     outputs = [
-        F.scaled_dot_product_attention(
+        scaled_dot_product_attention(
             query[:, :, start:end],
             key[:, :, start:end],
             value[:, :, start:end],
             is_causal=True,
             scale=scaling,
         )
-        for start, end in zip(borders[:-1], borders[1:], strict=True)
+        for start, end in pairwise(borders)
     ]
     return torch.cat(outputs, dim=2).transpose(1, 2).contiguous()
 
@@ -122,9 +120,11 @@ def _varlen(
         extra["enable_gqa"] = True
     elif repeats > 1:
         packed[1:] = [t.repeat_interleave(repeats, dim=1) for t in packed[1:]]
-    longest = max(end - start for start, end in zip(borders[:-1], borders[1:], strict=True))
+    longest = max(end - start for start, end in pairwise(borders))
     output = varlen_attn(
-        *packed,
+        packed[0],
+        packed[1],
+        packed[2],
         cu_seqlens,
         cu_seqlens,
         longest,

@@ -59,9 +59,7 @@ class ModelWorker:
             WorkerError: `build` was not called.
         """
         if self._module is None:
-            raise WorkerError(
-                f"{type(self).__name__} must be built before use, got no model. Call build first."
-            )
+            raise WorkerError(f"{type(self).__name__} must be built before use, got no model. Call build first.")
         return self._module
 
     @property
@@ -73,9 +71,7 @@ class ModelWorker:
         self, rank: int, world_size: int, master_address: str, master_port: int, timeout_s: float
     ) -> None:
         """Join the other ranks of this model; see `process_group.init_group`."""
-        process_group.init_group(
-            self.device_type, rank, world_size, master_address, master_port, timeout_s
-        )
+        process_group.init_group(self.device_type, rank, world_size, master_address, master_port, timeout_s)
 
     def build(self) -> dict[str, float]:
         """Load and shard the model; all ranks call this together.

@@ -64,9 +64,7 @@ class _ChunkedLogprobs(torch.autograd.Function):
         return logprobs, entropies
 
     @staticmethod
-    def backward(
-        ctx: Any, *grads: Tensor | None
-    ) -> tuple[Tensor | None, Tensor | None, None, None, None]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, Tensor | None, None, None, None]:
         grad_logprobs, grad_entropies = grads
         hidden, weight, targets, normalisers, entropies = ctx.saved_tensors
         grad_hidden = torch.zeros_like(hidden)

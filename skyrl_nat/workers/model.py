@@ -28,9 +28,7 @@ _DROPOUTS = ("attention_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop",
 class PackedCausalLM(nn.Module):
     """A causal LM whose forward pass goes from packed tokens to log-probs, so that FSDP2 wraps all of it."""
 
-    def __init__(
-        self, causal_lm: PreTrainedModel, *, temperature: float, chunk_tokens: int
-    ) -> None:
+    def __init__(self, causal_lm: PreTrainedModel, *, temperature: float, chunk_tokens: int) -> None:
         """Wrap a model.
 
         Args:
@@ -114,7 +112,7 @@ def load_causal_lm(path: Path, config: ModelConfig) -> PreTrainedModel:
     model = AutoModelForCausalLM.from_pretrained(
         path,
         config=hf_config,
-        dtype=getattr(torch, config.dtype.value),
+        dtype=getattr(torch, str(config.dtype)),
         attn_implementation=attention.PACKED_ATTENTION,
         trust_remote_code=config.trust_remote_code,
     )
@@ -127,9 +125,7 @@ def load_causal_lm(path: Path, config: ModelConfig) -> PreTrainedModel:
     return model
 
 
-def build_packed_model(
-    path: Path, config: ModelConfig, *, temperature: float, is_trainable: bool
-) -> PackedCausalLM:
+def build_packed_model(path: Path, config: ModelConfig, *, temperature: float, is_trainable: bool) -> PackedCausalLM:
     """Load a model and prepare it for sharding.
 
     Args:
@@ -160,8 +156,8 @@ def shard(module: PackedCausalLM, mesh: DeviceMesh, config: ModelConfig) -> None
     policy = MixedPrecisionPolicy()
     if config.compute_dtype != config.dtype:
         policy = MixedPrecisionPolicy(
-            param_dtype=getattr(torch, config.compute_dtype.value),
-            reduce_dtype=getattr(torch, config.dtype.value),
+            param_dtype=getattr(torch, str(config.compute_dtype)),
+            reduce_dtype=getattr(torch, str(config.dtype)),
         )
     is_distributed = mesh.size() > 1
     for layer in module.causal_lm.model.layers:  # type: ignore[union-attr]

@@ -67,9 +67,7 @@ def micro_batch_loss(
     )
     tis = torch.ones_like(old)
     if config.tis_cap > 0:
-        tis = truncated_importance_weights(
-            old, micro_batch.rollout_logprobs, mask, cap=config.tis_cap
-        )
+        tis = truncated_importance_weights(old, micro_batch.rollout_logprobs, mask, cap=config.tis_cap)
     weights = torch.where(mask, micro_batch.token_weights, 0.0)
     policy_sum = (weights * tis * policy.losses).sum()
     kl_sum = (weights * tis * _kl(logprobs, micro_batch, config)).sum()

@@ -33,9 +33,7 @@ def lr_at(step: int, config: OptimizerConfig, total_steps: int) -> float:
     return config.lr * (config.min_lr_ratio + (1.0 - config.min_lr_ratio) * falling)
 
 
-def build_optimizer(
-    parameters: Iterable[tuple[str, nn.Parameter]], config: OptimizerConfig
-) -> torch.optim.AdamW:
+def build_optimizer(parameters: Iterable[tuple[str, nn.Parameter]], config: OptimizerConfig) -> torch.optim.AdamW:
     """Return a fused AdamW whose state exists from the start, with no decay on norms and biases.
 
     Args:

@@ -26,7 +26,7 @@ from skyrl_nat.workers.optimizer import build_optimizer, lr_at, set_lr
 class PolicyWorker(ModelWorker):
     """One rank of the policy. Every method but `ping` is called on all ranks together."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one keyword per config section beats a bag of settings
         self,
         *,
         model_path: str,
@@ -70,7 +70,7 @@ class PolicyWorker(ModelWorker):
         self.num_skipped_in_a_row = 0
         self._optimizer: torch.optim.AdamW | None = None
         self._sender: Any = None
-        self._transfer_dtype = model.dtype.value
+        self._transfer_dtype = str(model.dtype)
 
     @property
     def optimizer(self) -> torch.optim.AdamW:
@@ -80,9 +80,7 @@ class PolicyWorker(ModelWorker):
             WorkerError: `build` was not called.
         """
         if self._optimizer is None:
-            raise WorkerError(
-                "PolicyWorker must be built before use, got no optimizer. Call build first."
-            )
+            raise WorkerError("PolicyWorker must be built before use, got no optimizer. Call build first.")
         return self._optimizer
 
     def build(self) -> dict[str, float]:
@@ -204,8 +202,7 @@ class PolicyWorker(ModelWorker):
             pass
         if self.rank == 0:
             raise WeightSyncError(
-                "a weight channel must be open before weights are sent, got none. "
-                "Call connect_weights first."
+                "a weight channel must be open before weights are sent, got none. Call connect_weights first."
             )
 
     def save(self, folder: str | Path) -> None:
@@ -228,9 +225,7 @@ class PolicyWorker(ModelWorker):
             folder: Written by `save`.
         """
         names = ("num_steps", "num_skipped", "num_skipped_in_a_row")
-        counters = load_sharded(
-            Path(folder), checkpoint_parameters(self.module), self.optimizer, names
-        )
+        counters = load_sharded(Path(folder), checkpoint_parameters(self.module), self.optimizer, names)
         self.num_steps = counters["num_steps"]
         self.num_skipped = counters["num_skipped"]
         self.num_skipped_in_a_row = counters["num_skipped_in_a_row"]
@@ -242,7 +237,7 @@ class PolicyWorker(ModelWorker):
             folder: Created if missing.
             dtype: torch dtype name of the weights; None means the master weights'.
         """
-        chosen = dtype or self.model_config.dtype.value
+        chosen = dtype or str(self.model_config.dtype)
         weights = self.export_weights(chosen)
         if self.rank == 0:
             write_hf_folder(Path(folder), resolve_model(self.model_path), weights, chosen)
@@ -251,10 +246,10 @@ class PolicyWorker(ModelWorker):
     def parameter_digest(self) -> str:
         """Return a SHA-256 (hex) over all parameters in master format; equal on all ranks."""
         digest = hashlib.sha256()
-        for name, tensor in self.named_full_tensors(self.model_config.dtype.value):
+        for name, tensor in self.named_full_tensors(str(self.model_config.dtype)):
             digest.update(name.encode())
             raw = tensor.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-            digest.update(memoryview(raw))
+            digest.update(raw.tobytes())
         return digest.hexdigest()
 
     def close(self) -> None:
@@ -265,9 +260,7 @@ class PolicyWorker(ModelWorker):
         self._optimizer = None
         super().close()
 
-    def _accumulate(
-        self, micro_batch: MicroBatch, denominator: float, sums: Tensor, peaks: Tensor
-    ) -> None:
+    def _accumulate(self, micro_batch: MicroBatch, denominator: float, sums: Tensor, peaks: Tensor) -> None:
         """Add one micro-batch's gradient, and its statistics in place."""
         on_device = micro_batch.to(self.device)
         logprobs, entropies = self.module.score(on_device)

@@ -12,9 +12,7 @@ BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 """Back end by device type; CUDA ranks also reduce small host tensors."""
 
 
-def init_group(
-    device: str, rank: int, world_size: int, address: str, port: int, timeout_s: float
-) -> None:
+def init_group(device: str, rank: int, world_size: int, address: str, port: int, timeout_s: float) -> None:
     """Join the process group; returns when all ranks are there.
 
     A process that already belongs to a group of the same rank and size keeps it.

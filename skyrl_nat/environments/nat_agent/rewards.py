@@ -65,7 +65,9 @@ def compute_parts(
         findings.append("timeout: the package did not come to an end")
     stages = {str(item.get("stage")): item for item in _reports(output, "stages") if item.get("stage") not in _MANY}
     findings += [
-        f"{name}: {str(item.get('error', ''))[:300]}" for name, item in stages.items() if item.get("ok") is not True
+        f"{name}: {str(stages[name].get('error', ''))[:300]}"
+        for name in _STAGES
+        if name in stages and stages[name].get("ok") is not True
     ]
     parts = static_parts(static, hidden)
     parts["registers"] = _passed(stages, "register")
@@ -83,6 +85,7 @@ def compute_parts(
 
 
 _MANY = ("call", "e2e")
+_STAGES = ("register", "schema", "options", "build")
 
 
 def _reports(output: Report, key: str) -> list[Report]:
@@ -135,7 +138,8 @@ def _test_share(hidden: HiddenSpec, output: Report, findings: list[str]) -> floa
         if "test" in item:
             outcomes[str(item["test"])].add(str(item.get("outcome")))
     if output.get("tests_end") != "done":
-        findings.append(f"hidden tests: no complete result ({output.get('tests_end')})")
+        error = str(output.get("tests_error", ""))[:300]
+        findings.append(f"hidden tests: no complete result ({output.get('tests_end')}) {error}".rstrip())
         return 0.0
     missing = [test for test in hidden.expected_tests if test not in outcomes]
     passed = [test for test in hidden.expected_tests if outcomes.get(test) == {"passed"}]

@@ -124,8 +124,10 @@ class _StrictLoader(yaml.SafeLoader):
         for key_node, _ in node.value:
             key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
             line = key_node.start_mark.line + 1
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                raise ValueError(f"merge key << in line {line}: nested ones grow without bound, write the keys out")
             if isinstance(key, Hashable):
-                if key in seen and key != "<<":
+                if key in seen:
                     raise ValueError(f"key {key!r} stands twice, in lines {seen[key]} and {line}")
                 seen[key] = line
         return super().construct_mapping(node, deep=deep)

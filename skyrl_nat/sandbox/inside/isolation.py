@@ -17,14 +17,13 @@ ROOT_MODE = "root"
 PLAIN_MODE = "none"
 """No namespaces: limits only."""
 
-WORK_FOLDER = "/work"
+WORK_FOLDER = "/job"
 
 _CLONE_NEWNS, _CLONE_NEWUTS, _CLONE_NEWIPC = 0x00020000, 0x04000000, 0x08000000
 _CLONE_NEWUSER, _CLONE_NEWPID = 0x10000000, 0x20000000
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC, _MS_REC, _MS_PRIVATE = 2, 4, 8, 16384, 1 << 18
 _PR_SET_DUMPABLE, _PR_SET_NO_NEW_PRIVS, _PR_SET_SECCOMP = 4, 38, 22
 _PR_SET_CHILD_SUBREAPER = 36
-_TMPFS_FOLDERS = (WORK_FOLDER, "/tmp", "/dev/shm")
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -63,7 +62,7 @@ def mount_private(limits: dict) -> None:
     """Cover every writable folder with a fresh, sized tmpfs and `/proc` with the job's own view."""
     _mount(None, "/", None, _MS_REC | _MS_PRIVATE, None)
     options = f"size={limits['max_tmpfs_mib']}m,nr_inodes=20000,mode=1777"
-    for folder in _TMPFS_FOLDERS:
+    for folder in limits["writable_folders"]:
         _mount("tmpfs", folder, "tmpfs", _MS_NOSUID | _MS_NODEV, options)
     try:
         _mount("proc", "/proc", "proc", _MS_NOSUID | _MS_NODEV | _MS_NOEXEC, None)

@@ -29,7 +29,7 @@ def test_close_rewards_are_not_swallowed_by_epsilon() -> None:
 @pytest.mark.parametrize(("name", "function"), FUNCTIONS)
 @pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 8, 16, 64])
 @pytest.mark.parametrize("value", [0.0, 0.1, 0.3, 0.7, 1 / 3, -0.2, 10000.0])
-def test_equal_rewards_give_exactly_zero(name: str, function, size: int, value: float) -> None:  # noqa: ANN001
+def test_equal_rewards_give_exactly_zero(name: str, function, size: int, value: float) -> None:
     """Rows 12 and 13, GM-02: one rollout or no spread teaches nothing, in any format."""
     for dtype in (torch.float32, torch.float64):
         for rewards in (
@@ -41,7 +41,7 @@ def test_equal_rewards_give_exactly_zero(name: str, function, size: int, value: 
 
 
 @pytest.mark.parametrize(("name", "function"), FUNCTIONS)
-def test_float_residue_of_weighted_sums_counts_as_equal(name: str, function) -> None:  # noqa: ANN001
+def test_float_residue_of_weighted_sums_counts_as_equal(name: str, function) -> None:
     """GM-02: 0.1 + 0.2 and 0.3 are the same reward."""
     rewards = torch.tensor([0.1 + 0.2, 0.3, 0.3, 0.6 - 0.3], dtype=torch.float64)
     assert rewards.unique().numel() > 1
@@ -49,7 +49,7 @@ def test_float_residue_of_weighted_sums_counts_as_equal(name: str, function) -> 
 
 
 @pytest.mark.parametrize(("name", "function"), FUNCTIONS)
-def test_advantages_follow_their_rewards_when_rollouts_are_reordered(name: str, function) -> None:  # noqa: ANN001
+def test_advantages_follow_their_rewards_when_rollouts_are_reordered(name: str, function) -> None:
     """Row 16: identity is the position in the group, nothing else."""
     rewards = torch.tensor([0.0, 0.25, 1.0, 0.5, 0.75], dtype=torch.float64)
     order = torch.tensor([3, 0, 4, 2, 1])

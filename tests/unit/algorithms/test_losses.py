@@ -17,9 +17,7 @@ from skyrl_nat.algorithms.losses import (
 BOUNDS = ClipBounds(low=0.2, high=0.28)
 
 
-def one_token(
-    name: str, ratio: float, advantage: float, bounds: ClipBounds
-) -> tuple[float, float, bool]:
+def one_token(name: str, ratio: float, advantage: float, bounds: ClipBounds) -> tuple[float, float, bool]:
     """Return loss, gradient by the log-prob, and clip flag of a single token."""
     logprobs = torch.tensor([math.log(ratio) - 1.0], dtype=torch.float64, requires_grad=True)
     output = POLICY_LOSSES[name](
@@ -114,9 +112,7 @@ def test_gspo_equals_a_loop_over_sequences() -> None:
     old = logprobs + 0.3 * torch.randn(12, generator=generator, dtype=torch.float64)
     mask = torch.tensor([0, 1, 1, 0, 1, 0, 1, 1, 1, 1, 0, 1], dtype=torch.bool)
     advantages = torch.tensor([1.5] * 5 + [-0.5] * 7, dtype=torch.float64)
-    output = POLICY_LOSSES["gspo"](
-        logprobs, old, advantages, mask, torch.tensor([0, 5, 12]), bounds=BOUNDS
-    )
+    output = POLICY_LOSSES["gspo"](logprobs, old, advantages, mask, torch.tensor([0, 5, 12]), bounds=BOUNDS)
     expected = torch.zeros(12, dtype=torch.float64)
     for start, end, advantage in ((0, 5, 1.5), (5, 12, -0.5)):
         places = [i for i in range(start, end) if mask[i]]
@@ -128,9 +124,7 @@ def test_gspo_equals_a_loop_over_sequences() -> None:
 
 
 def test_sequence_means_of_a_sequence_without_loss_tokens_are_zero() -> None:
-    means = sequence_means(
-        torch.tensor([1.0, 3.0, 5.0]), torch.tensor([True, True, False]), torch.tensor([0, 2, 3])
-    )
+    means = sequence_means(torch.tensor([1.0, 3.0, 5.0]), torch.tensor([True, True, False]), torch.tensor([0, 2, 3]))
     assert means.tolist() == [2.0, 2.0, 0.0]
 
 
@@ -145,9 +139,7 @@ def test_masked_positions_change_neither_loss_nor_gradient(name: str, poison: fl
         logprobs = torch.where(mask, values, filler).requires_grad_()
         old = torch.where(mask, values * 1.2, filler)
         advantages = torch.where(mask, torch.tensor([1.0, 1.0, 1.0, -1.0, -1.0]), filler)
-        output = POLICY_LOSSES[name](
-            logprobs, old, advantages, mask, torch.tensor([0, 3, 5]), bounds=BOUNDS
-        )
+        output = POLICY_LOSSES[name](logprobs, old, advantages, mask, torch.tensor([0, 3, 5]), bounds=BOUNDS)
         output.losses.sum().backward()
         assert logprobs.grad is not None
         return output.losses.detach(), output.is_clipped, logprobs.grad
@@ -165,9 +157,7 @@ def test_an_extreme_ratio_makes_no_nan_and_is_still_reported_uncut(name: str) ->
     old = torch.tensor([-201.0, 199.0])
     mask = torch.tensor([True, True])
     advantages = torch.tensor([1.0, -1.0])
-    output = POLICY_LOSSES[name](
-        logprobs, old, advantages, mask, torch.tensor([0, 2]), bounds=BOUNDS
-    )
+    output = POLICY_LOSSES[name](logprobs, old, advantages, mask, torch.tensor([0, 2]), bounds=BOUNDS)
     output.losses.sum().backward()
     assert logprobs.grad is not None
     assert torch.isfinite(logprobs.grad).all()

@@ -5,9 +5,7 @@ import pytest
 from skyrl_nat.algorithms.reduction import REDUCTIONS, ReductionWeights
 
 
-def reduced(
-    name: str, losses: list[list[float]], groups: list[str] | None = None, divisor: int = 10
-) -> float:
+def reduced(name: str, losses: list[list[float]], groups: list[str] | None = None, divisor: int = 10) -> float:
     """Return the loss of samples given as lists of token losses."""
     weights: ReductionWeights = REDUCTIONS[name](
         [len(tokens) for tokens in losses],

@@ -37,9 +37,7 @@ def random_samples(seed: int, count: int) -> list[TrainingSample]:
 
 @pytest.mark.parametrize("num_ranks", [1, 2, 3, 8])
 @pytest.mark.parametrize("seed", range(4))
-def test_every_sample_is_packed_once_within_budget_and_ranks_get_equal_counts(
-    num_ranks: int, seed: int
-) -> None:
+def test_every_sample_is_packed_once_within_budget_and_ranks_get_equal_counts(num_ranks: int, seed: int) -> None:
     """Row 9, row 65: equal numbers of micro-batches, every sample exactly once."""
     samples = random_samples(seed, 23)
     grid = pack(samples, [1.0] * 23, num_ranks=num_ranks, token_budget=64)

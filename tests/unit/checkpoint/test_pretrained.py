@@ -27,9 +27,7 @@ def test_a_complete_folder_is_taken_as_it_is(tmp_path: Path) -> None:
         ("model.safetensors", "safetensors weights"),
     ],
 )
-def test_an_incomplete_folder_is_refused_with_what_is_missing(
-    tmp_path: Path, name: str, missing: str
-) -> None:
+def test_an_incomplete_folder_is_refused_with_what_is_missing(tmp_path: Path, name: str, missing: str) -> None:
     folder = make_tiny_model(tmp_path / "m")
     (folder / name).unlink()
     with pytest.raises(ConfigError, match=f"without {missing}"):
@@ -42,9 +40,7 @@ def test_a_path_that_is_neither_folder_nor_hub_id_is_refused(path: str) -> None:
         resolve_model(path)
 
 
-def test_a_hub_model_that_cannot_be_had_offline_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_hub_model_that_cannot_be_had_offline_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path))
     with pytest.raises(ConfigError, match=BUILTIN_NAME):

@@ -1,6 +1,7 @@
 """Packed attention against a naive loop."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -27,7 +28,7 @@ def test_every_token_sees_its_own_sequence_up_to_itself() -> None:
     assert weights is None
     for head in range(4):
         shared = head // 2
-        for start, end in zip(BORDERS[:-1], BORDERS[1:], strict=True):
+        for start, end in pairwise(BORDERS):
             for i in range(start, end):
                 seen = slice(start, i + 1)
                 scores = key[0, shared, seen] @ query[0, head, i] / math.sqrt(8)

@@ -10,9 +10,7 @@ from skyrl_nat.workers.logprobs import token_logprobs
 
 @pytest.mark.parametrize("chunk_tokens", [1, 4, 5, 13, 100])
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
-def test_values_and_gradients_equal_the_plain_formula(
-    chunk_tokens: int, temperature: float
-) -> None:
+def test_values_and_gradients_equal_the_plain_formula(chunk_tokens: int, temperature: float) -> None:
     """Log-prob and entropy, both with gradients, for chunks that do and do not divide M."""
     generator = torch.Generator().manual_seed(0)
     hidden = torch.randn(13, 8, generator=generator)
@@ -28,9 +26,7 @@ def test_values_and_gradients_equal_the_plain_formula(
     (by_logprob * expected + by_entropy * expected_entropy).sum().backward()
 
     ours = [hidden.clone().requires_grad_(), weight.clone().requires_grad_()]
-    logprobs, entropies = token_logprobs(
-        ours[0], ours[1], targets, temperature=temperature, chunk_tokens=chunk_tokens
-    )
+    logprobs, entropies = token_logprobs(ours[0], ours[1], targets, temperature=temperature, chunk_tokens=chunk_tokens)
     (by_logprob * logprobs + by_entropy * entropies).sum().backward()
 
     assert torch.allclose(logprobs, expected, atol=1e-5)
@@ -52,9 +48,7 @@ def test_one_of_two_gradients_alone_is_right_too() -> None:
         values = (logs.gather(1, targets[:, None])[:, 0], -(logs.exp() * logs).sum(-1))
         values[pick].sum().backward()
         ours = hidden.clone().requires_grad_()
-        token_logprobs(ours, weight, targets, temperature=1.0, chunk_tokens=4)[
-            pick
-        ].sum().backward()
+        token_logprobs(ours, weight, targets, temperature=1.0, chunk_tokens=4)[pick].sum().backward()
         assert ours.grad is not None
         assert plain.grad is not None
         assert torch.allclose(ours.grad, plain.grad, atol=1e-5)
@@ -65,9 +59,7 @@ def test_temperature_divides_the_logits_and_touches_nothing_else() -> None:
     hidden = torch.tensor([[1.0, 0.0]])
     weight = torch.tensor([[2.0, 0.0], [0.0, 5.0]])
     kept = (hidden.clone(), weight.clone())
-    logprobs, entropies = token_logprobs(
-        hidden, weight, torch.tensor([0]), temperature=0.5, chunk_tokens=8
-    )
+    logprobs, entropies = token_logprobs(hidden, weight, torch.tensor([0]), temperature=0.5, chunk_tokens=8)
     assert logprobs.item() == pytest.approx(math.log(0.98201), abs=1e-5)
     p = 1 / (1 + math.exp(-4))
     assert entropies.item() == pytest.approx(-p * math.log(p) - (1 - p) * math.log(1 - p), abs=1e-5)
@@ -94,9 +86,7 @@ def test_no_tokens_give_zero_gradients_instead_of_none() -> None:
     """Row 9: a filler takes part in the backward pass of every parameter."""
     hidden = torch.zeros(0, 4, requires_grad=True)
     weight = torch.ones(9, 4, requires_grad=True)
-    logprobs, _ = token_logprobs(
-        hidden, weight, torch.zeros(0, dtype=torch.int64), temperature=1.0, chunk_tokens=8
-    )
+    logprobs, _ = token_logprobs(hidden, weight, torch.zeros(0, dtype=torch.int64), temperature=1.0, chunk_tokens=8)
     logprobs.sum().backward()
     assert weight.grad is not None
     assert not weight.grad.any()
