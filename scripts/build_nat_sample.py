@@ -45,7 +45,9 @@ def all_functions(source: Source) -> list[Source]:
 def render_function(tool: Source, body: str | None = None) -> str:
     """Return the NAT code of one function, its options included."""
     class_name = "".join(word.capitalize() for word in tool["name"].split("_")) + "Config"
-    options = [f"    {name}: {o['type']} = {o['default']!r}" for name, o in tool.get("options", {}).items()] or ["    pass"]
+    options = [f"    {name}: {o['type']} = {o['default']!r}" for name, o in tool.get("options", {}).items()] or [
+        "    pass"
+    ]
     arguments = ", ".join(f"{name}: {kind}" for name, kind in tool["args"].items())
     uses = [f'    {name} = await builder.get_function("{name}")' for name in tool.get("uses", [])]
     lines = [
@@ -73,11 +75,17 @@ def render_package(source: Source, bodies: dict[str, str] | None = None) -> dict
     if "workflow" in source:
         config["functions"] = {tool["name"]: _yaml_entry(tool) for tool in source["tools"]}
     config["workflow"] = _yaml_entry(all_functions(source)[-1])
-    return {f"{PACKAGE}/register.py": code, f"{PACKAGE}/config.yml": yaml.safe_dump(config, sort_keys=False)}
+    return {
+        f"{PACKAGE}/register.py": code,
+        f"{PACKAGE}/config.yml": yaml.safe_dump(config, sort_keys=False),
+    }
 
 
 def _yaml_entry(tool: Source) -> dict[str, Any]:
-    return {"_type": tool["name"], **{name: option["set"] for name, option in tool.get("options", {}).items()}}
+    return {
+        "_type": tool["name"],
+        **{name: option["set"] for name, option in tool.get("options", {}).items()},
+    }
 
 
 class ReferenceTool:
@@ -88,16 +96,19 @@ class ReferenceTool:
         arguments = ", ".join(tool["args"])
         code = f"async def run({arguments}):\n{textwrap.indent(tool['body'], '    ')}"
         options = SimpleNamespace(**{name: option["set"] for name, option in tool.get("options", {}).items()})
-        scope: dict[str, Any] = {"config": options, **{name: others[name] for name in tool.get("uses", [])}}
-        exec(compile(code, tool["name"], "exec"), scope)  # noqa: S102 - our own source file
+        scope: dict[str, Any] = {
+            "config": options,
+            **{name: others[name] for name in tool.get("uses", [])},
+        }
+        exec(compile(code, tool["name"], "exec"), scope)
         self._run = scope["run"]
         self._is_scalar = len(tool["args"]) == 1
 
-    async def ainvoke(self, value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    async def ainvoke(self, value: Any) -> Any:
         """Return the answer, as a NAT function would be called."""
         return await (self._run(value) if self._is_scalar else self._run(**value))
 
-    def __call__(self, value: Any) -> Any:  # noqa: ANN401 - any JSON value
+    def __call__(self, value: Any) -> Any:
         """Return the answer."""
         return asyncio.run(self.ainvoke(value))
 
@@ -134,7 +145,11 @@ def build_task(source: Source, split: str) -> Task:
             for value in tool["inputs"]
         ],
         "errors": [
-            {"tool": tool["name"], "input": value, "raises": _raised(references[tool["name"]], value, source["id"])}
+            {
+                "tool": tool["name"],
+                "input": value,
+                "raises": _raised(references[tool["name"]], value, source["id"]),
+            }
             for tool in source["tools"]
             for value in tool.get("errors", [])
         ],
@@ -157,7 +172,9 @@ def _check_types(task: str, tool: Source) -> None:
         values = {next(iter(tool["args"])): value} if len(tool["args"]) == 1 else value
         for name, kind in tool["args"].items():
             if type(values[name]).__name__ != kind.partition("[")[0]:
-                raise DataError(f"{task}: input {name} of {tool['name']} must be {kind}, got {values[name]!r}. Quote it")
+                raise DataError(
+                    f"{task}: input {name} of {tool['name']} must be {kind}, got {values[name]!r}. Quote it"
+                )
 
 
 def _visible(tool: Source, references: dict[str, ReferenceTool]) -> dict[str, Any]:
@@ -168,7 +185,12 @@ def _visible(tool: Source, references: dict[str, ReferenceTool]) -> dict[str, An
         "description": tool["does"],
         "raises": tool.get("raises", ""),
         "options": [
-            {"name": name, "type": option["type"], "default": option["default"], "value": option["set"]}
+            {
+                "name": name,
+                "type": option["type"],
+                "default": option["default"],
+                "value": option["set"],
+            }
             for name, option in tool.get("options", {}).items()
         ],
         "uses": tool.get("uses", []),
@@ -176,7 +198,7 @@ def _visible(tool: Source, references: dict[str, ReferenceTool]) -> dict[str, An
     }
 
 
-def _raised(reference: ReferenceTool, value: Any, task: str) -> str:  # noqa: ANN401 - any JSON value
+def _raised(reference: ReferenceTool, value: Any, task: str) -> str:
     try:
         output = reference(value)
     except ValueError:
@@ -197,14 +219,20 @@ def _tests(source: Source) -> tuple[str, list[str]]:
         name, value = tool["name"], tool["examples"][0]
         kind = tool["returns"].partition("[")[0]
         add(f"{name}_returns_exactly_{kind}", f"assert type(call({name!r}, {value!r})) is {kind}")
-        add(f"{name}_repeats_itself", f"assert call({name!r}, {value!r}) == call({name!r}, {value!r})")
+        add(
+            f"{name}_repeats_itself",
+            f"assert call({name!r}, {value!r}) == call({name!r}, {value!r})",
+        )
         for bad in tool.get("errors", [])[:1]:
             add(f"{name}_refuses", "with pytest.raises(ValueError):", f"    call({name!r}, {bad!r})")
         for index, claim in enumerate(tool.get("properties", [])):
             add(f"{name}_property_{index}", f"assert {claim}")
     function = all_functions(source)[-1]
     value = function["examples"][0]
-    add("workflow_is_the_function", f"assert workflow({value!r}) == call({function['name']!r}, {value!r})")
+    add(
+        "workflow_is_the_function",
+        f"assert workflow({value!r}) == call({function['name']!r}, {value!r})",
+    )
     return "\n".join(lines), names
 
 
@@ -229,7 +257,9 @@ def prove(source: Source, task: Task, validator: NatAgentValidator) -> list[str]
     for what, files in wrong_answers(source).items():
         wrong = validator.validate(task, {"files": files})
         if wrong.total > MAX_WRONG_REWARD or wrong.is_success:
-            faults.append(f"{task.task_id}: {what} must earn at most {MAX_WRONG_REWARD}, got {wrong.total} {wrong.parts}")
+            faults.append(
+                f"{task.task_id}: {what} must earn at most {MAX_WRONG_REWARD}, got {wrong.total} {wrong.parts}"
+            )
     return faults
 
 
@@ -248,7 +278,10 @@ def main() -> int:
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     sources = {split: load_source(split) for split in SPLITS}
-    names = {split: {tool["name"] for entry in entries for tool in all_functions(entry)} for split, entries in sources.items()}
+    names = {
+        split: {tool["name"] for entry in entries for tool in all_functions(entry)}
+        for split, entries in sources.items()
+    }
     if shared := names["train"] & names["validation"]:
         raise DataError(f"no tool may be in both splits, got {', '.join(sorted(shared))}. Rename or move them")
     validator = NatAgentValidator(EnvironmentConfig())

@@ -1,5 +1,6 @@
 """Policy workers for tests: one rank in this process, or several in spawned ones."""
 
+import multiprocessing
 import socket
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,13 @@ from skyrl_nat.types import TrainingSample
 from skyrl_nat.workers.policy import PolicyWorker
 
 VOCABULARY = 300
+PRELOADED = [
+    "torch.distributed.fsdp",
+    "torch.distributed.checkpoint",
+    "torch.multiprocessing",
+    "transformers.models.llama.modeling_llama",
+    "transformers.models.auto.modeling_auto",
+]
 PROMPTS_AND_LENGTHS = [(5, 20), (10, 31), (3, 7), (1, 12), (4, 40), (2, 3)]
 
 
@@ -143,5 +151,7 @@ def _rank_main(rank: int, world_size: int, port: int, model: str, out: str, devi
 def run_ranks(world_size: int, model: Path, out: Path, device: str = "cpu") -> list[dict[str, Any]]:
     """Run `_rank_main` in spawned processes and return what each rank saved."""
     arguments = (world_size, free_port(), str(model), str(out), device)
-    mp.spawn(_rank_main, arguments, nprocs=world_size, join=True)
+    # One server imports the slow packages once and forks clean ranks.
+    multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOADED)
+    mp.start_processes(_rank_main, arguments, nprocs=world_size, start_method="forkserver")
     return [torch.load(out / f"rank{rank}.pt") for rank in range(world_size)]

@@ -49,8 +49,8 @@ def pack(
     for sample in samples:
         if sample.num_tokens > token_budget:
             raise ConfigError(
-                f"the token budget of a micro-batch must be >= the longest sample ({sample.num_tokens} "
-                f"tokens, {sample.sample_id}), got {token_budget}. Raise the token budget of training "
+                f"trainer.micro_batch_tokens must be >= the longest sample ({sample.num_tokens} "
+                f"tokens, {sample.sample_id}), got {token_budget}. Raise it "
                 "or lower rollout.max_total_tokens."
             )
     by_cost = sorted(range(len(samples)), key=lambda i: (-_cost(samples[i]), i))

@@ -163,7 +163,10 @@ def _convert_builtin() -> Path:
             partial = Path(tempfile.mkdtemp(prefix=f".{BUILTIN_NAME}.", dir=target.parent))
             try:
                 _write_builtin(source, partial)
+                # Both were made for this user only; a cache may be shared.
                 partial.chmod(0o755)
+                for file in partial.iterdir():
+                    file.chmod(0o644)
                 partial.rename(target)
             except BaseException:
                 shutil.rmtree(partial, ignore_errors=True)

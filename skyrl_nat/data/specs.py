@@ -58,7 +58,9 @@ def load_tasks(files: list[str], *, family: str | None = None, max_difficulty: i
         except DataError as error:
             faults.append(str(error))
     if faults:
-        raise DataError(f"every task file must be readable, {len(faults)} of {len(files)} are not:\n" + "\n".join(faults))
+        raise DataError(
+            f"every task file must be readable, {len(faults)} of {len(files)} are not:\n" + "\n".join(faults)
+        )
     seen: set[str] = set()
     twice = sorted({task.task_id for task in tasks if task.task_id in seen or seen.add(task.task_id)})
     if twice:
@@ -68,7 +70,12 @@ def load_tasks(files: list[str], *, family: str | None = None, max_difficulty: i
         )
     kept = [task for task in tasks if task.difficulty <= max_difficulty]
     if len(kept) < len(tasks):
-        _logger.info("left out %d of %d tasks above difficulty %d", len(tasks) - len(kept), len(tasks), max_difficulty)
+        _logger.info(
+            "left out %d of %d tasks above difficulty %d",
+            len(tasks) - len(kept),
+            len(tasks),
+            max_difficulty,
+        )
     if not kept:
         raise DataError(
             f"task files must hold at least one task, got {len(tasks)} rows in {len(files)} files of which "

@@ -90,6 +90,7 @@ class Decoder:
             finished += self._retire()
         return finished
 
+    @torch.inference_mode()
     def cancel(self, request: DecodingRequest) -> None:
         """Drop a request wherever it is."""
         request.finish_reason = FinishReason.ABORT
@@ -108,9 +109,7 @@ class Decoder:
     def _admit(self) -> None:
         while self.waiting and self._fits(self.waiting[0]):
             first = self.waiting.popleft()
-            row, start = self.slots.admit(
-                first.tokens, first.max_tokens, may_reuse=self.shares_prefixes
-            )
+            row, start = self.slots.admit(first.tokens, first.max_tokens, may_reuse=self.shares_prefixes)
             self.active.append(first)
             self.slots.begin_prefill(row, start, first.tokens)
             logits = self._forward([first.tokens[start:]], torch.arange(start, len(first.tokens)))
@@ -179,9 +178,7 @@ class Decoder:
             elif len(request.tokens) >= request.max_tokens:
                 request.finish_reason = FinishReason.LENGTH
 
-    def _choose(
-        self, requests: Sequence[DecodingRequest], logprobs: Tensor, temperatures: list[float]
-    ) -> Tensor:
+    def _choose(self, requests: Sequence[DecodingRequest], logprobs: Tensor, temperatures: list[float]) -> Tensor:
         """Return `[R]` token ids: the most likely one, or by inversion of the distribution function."""
         if not any(temperatures):
             return logprobs.argmax(dim=-1)

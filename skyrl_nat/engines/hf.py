@@ -111,7 +111,7 @@ class HfEngine:
             num_prompt_tokens=num_prompt_tokens,
             max_tokens=num_prompt_tokens + room,
             temperature=request.sampling.temperature,
-            stream=random.Random(request_seed(self.seed, request)),  # noqa: S311
+            stream=random.Random(request_seed(self.seed, request)),
         )
         future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         deliver = _deliverer(future)
@@ -145,9 +145,7 @@ class HfEngine:
     async def update_weights(self, manifest: list[TensorSpec], version: int, payload: Any) -> None:
         """Take every tensor of the manifest and then serve as `version`; see `Engine`."""
         with self._lifecycle.update():
-            problems = find_problems(
-                manifest, self._expected, dtype=self.config.dtype, is_tied=self._is_tied
-            )
+            problems = find_problems(manifest, self._expected, dtype=self.config.dtype, is_tied=self._is_tied)
             if payload is None:
                 refusal = describe_problems(problems)
                 await self._in_thread(lambda: self._receive(manifest, refusal))
@@ -161,9 +159,7 @@ class HfEngine:
     async def checksums(self) -> dict[str, str]:
         """Return a digest of every live parameter by checkpoint name."""
         self._lifecycle.require_alive("checksums")
-        return await self._in_thread(
-            lambda: {name: tensor_digest(self._parameters[name]) for name in self._expected}
-        )
+        return await self._in_thread(lambda: {name: tensor_digest(self._parameters[name]) for name in self._expected})
 
     async def sleep(self) -> None:
         """Do nothing but check the order of calls: host memory is not given back."""
@@ -171,7 +167,7 @@ class HfEngine:
 
     async def wake(self, tags: list[str]) -> None:
         """Do nothing; see `sleep`."""
-        self._lifecycle.require_alive("wake")
+        self._lifecycle.require_wake(tags)
 
     async def policy_version(self) -> int:
         """Version of the weights in service; 0 right after `start`."""
@@ -271,9 +267,7 @@ class HfEngine:
         self._commands.put(run)
         return await future
 
-    def _submit(
-        self, decoding: DecodingRequest, deliver: Callable[[Completion | EngineError], None]
-    ) -> None:
+    def _submit(self, decoding: DecodingRequest, deliver: Callable[[Completion | EngineError], None]) -> None:
         if self._is_ended:
             deliver(EngineError(self._end_message()))
             return
@@ -299,8 +293,7 @@ class HfEngine:
     def _receive(self, manifest: list[TensorSpec], refusal: str) -> None:
         if self._receiver is None:
             raise WeightSyncError(
-                "A weight channel must be joined before a push without payload, found none. "
-                "Call connect_weights first."
+                "A weight channel must be joined before a push without payload, found none. Call connect_weights first."
             )
         self._receiver.receive(manifest, self._copy_one, refusal=refusal)
 

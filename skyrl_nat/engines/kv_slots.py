@@ -169,7 +169,8 @@ class KvSlots:
         Args:
             layer: Index of the layer.
             query: `[R, H * Q, T, D]`.
-            key: `[R, H, T, D]`; `value` alike.
+            key: `[R, H, T, D]`.
+            value: `[R, H, T, D]`.
             scale: Factor on the scores.
 
         Returns:
@@ -195,9 +196,7 @@ class KvSlots:
         )
         return out.reshape(query.shape)
 
-    def _attend_prefill(
-        self, step: _Step, keys: Tensor, values: Tensor, query: Tensor, scale: float
-    ) -> Tensor:
+    def _attend_prefill(self, step: _Step, keys: Tensor, values: Tensor, query: Tensor, scale: float) -> Tensor:
         mask = None
         if step.start:
             positions = torch.arange(step.start, step.stop, device=query.device)
@@ -269,7 +268,8 @@ def slot_attention(
     Args:
         module: The attention layer; its `layer_idx` picks the layer's KV.
         query: `[R, H * Q, T, D]`.
-        key: `[R, H, T, D]`; `value` alike.
+        key: `[R, H, T, D]`.
+        value: `[R, H, T, D]`.
         attention_mask: Not used: the rows know their lengths.
         **kwargs: `scaling`, `kv_slots`, and what else transformers passes.
 

@@ -41,9 +41,7 @@ class Lifecycle:
     def require_resume(self) -> None:
         """Refuse to go on with weights that nobody can name."""
         self.require_alive("resume")
-        self._require(
-            "resume", not self.is_updating, "have ended its update", "one running", "Await it."
-        )
+        self._require("resume", not self.is_updating, "have ended its update", "one running", "Await it.")
         self._require_served("resume")
 
     def require_sleep(self) -> None:
@@ -51,13 +49,17 @@ class Lifecycle:
         self.require_alive("sleep")
         self._require("sleep", self.is_paused, "be paused", "it sampling", "Call pause() first.")
 
+    def require_wake(self, tags: list[str]) -> None:
+        """Refuse to bring back the KV cache before there are weights that can be named."""
+        self.require_alive("wake")
+        is_early = "kv_cache" in tags and bool(self.fault)
+        self._require("wake", not is_early, "have its weights before its KV cache", self.fault, "Push weights first.")
+
     @contextmanager
     def update(self) -> Iterator[None]:
         """Guard a weight update: a failure inside leaves the engine refusing until one succeeds."""
         self.require_alive("update_weights")
-        self._require(
-            "update_weights", self.is_paused, "be paused", "it sampling", "Call pause() first."
-        )
+        self._require("update_weights", self.is_paused, "be paused", "it sampling", "Call pause() first.")
         self._require(
             "update_weights",
             self.memory is not Memory.NONE,
@@ -66,7 +68,11 @@ class Lifecycle:
             "Call wake(['weights']) first.",
         )
         self._require(
-            "update_weights", not self.is_updating, "have ended its update", "one running", "Await it."
+            "update_weights",
+            not self.is_updating,
+            "have ended its update",
+            "one running",
+            "Await it.",
         )
         self.is_updating = True
         try:

@@ -5,6 +5,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from skyrl_nat.errors import EngineError
 from skyrl_nat.types import GenerationRequest
 
@@ -34,6 +36,16 @@ def is_head_tied(folder: Path) -> bool:
     config = read_config(folder)
     text_config = config.get("text_config", config)
     return bool(config.get("tie_word_embeddings", text_config.get("tie_word_embeddings", False)))
+
+
+def kv_bytes_per_token(folder: Path, dtype: torch.dtype) -> int:
+    """Return the bytes of keys and values that one token needs over all layers."""
+    config = read_config(folder)
+    config = config.get("text_config", config)
+    num_heads = config["num_attention_heads"]
+    num_kv_heads = config.get("num_key_value_heads") or num_heads
+    head_dim = config.get("head_dim") or config["hidden_size"] // num_heads
+    return 2 * config["num_hidden_layers"] * num_kv_heads * head_dim * dtype.itemsize
 
 
 def read_stop_token_ids(folder: Path) -> list[int]:

@@ -5,32 +5,33 @@ environment variables that it reads at import. The engine computes in processes 
 """
 
 import asyncio
+import contextlib
 import os
 import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import psutil
 import torch
-from safetensors.torch import save_file
 from torch import Tensor
 
 from skyrl_nat.config.rollout import EngineConfig
 from skyrl_nat.engines.lifecycle import Lifecycle, Memory
 from skyrl_nat.engines.model_folder import (
     is_head_tied,
-    read_config,
+    kv_bytes_per_token,
     read_stop_token_ids,
     request_seed,
     require_folder,
     require_room,
 )
+from skyrl_nat.engines.processes import children, end_processes
 from skyrl_nat.errors import EngineError, WeightSyncError
 from skyrl_nat.types import Completion, FinishReason, GenerationRequest
 from skyrl_nat.weight_sync.base import TensorSpec
 from skyrl_nat.weight_sync.gloo import manifest_to_wire
+from skyrl_nat.weight_sync.host import write_payload
 from skyrl_nat.weight_sync.manifest import (
     TIED_HEAD,
     describe_problems,
@@ -41,7 +42,6 @@ from skyrl_nat.weight_sync.manifest import (
 
 _GIB = 1024**3
 _CPU_BLOCK_TOKENS = 32
-_SHUTDOWN_GRACE_S = 5.0
 _FINISH_REASONS = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
 _WORKER_EXTENSION = "skyrl_nat.weight_sync.vllm_worker.WorkerExtension"
 
@@ -90,35 +90,44 @@ class VllmEngine:
         self._lifecycle = Lifecycle()
         self._version = 0
         self._num_requests = 0
+        self._in_flight: set[asyncio.Future[Completion]] = set()
         self._alone = asyncio.Semaphore(1)
         self._llm: Any = None
-        self._processes: list[psutil.Process] = []
+        self._processes: set[psutil.Process] = set()
 
     async def start(self) -> None:
         """Load the model and get ready. Raises EngineError with the cause."""
         self._set_environment()
-        before = set(psutil.Process().children(recursive=True))
+        before = children()
         try:
             async with asyncio.timeout(self.config.start_timeout_s):
                 self._llm = await asyncio.to_thread(self._build)
                 await self._llm.check_health()
         except Exception as error:
-            await self._end_processes(set(psutil.Process().children(recursive=True)) - before)
+            await asyncio.to_thread(end_processes, children() - before)
             raise EngineError(
                 f"vLLM must start on {self.folder} within {self.config.start_timeout_s:.0f} s, found "
                 f"{type(error).__name__}: {error}. See the log above; check memory and model type."
             ) from error
-        self._processes = list(set(psutil.Process().children(recursive=True)) - before)
+        self._processes = children() - before
         self._lifecycle.is_started = True
 
     async def generate(self, request: GenerationRequest) -> Completion:
         """Sample one completion; see `Engine.generate`."""
         room = require_room(request, self.max_model_len)
         self._lifecycle.require_generate()
-        if self.config.deterministic:
-            async with self._alone:
-                return await self._generate(request, room)
-        return await self._generate(request, room)
+        task = asyncio.ensure_future(self._generate_in_turn(request, room))
+        self._in_flight.add(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if task.cancelled() and self._lifecycle.end:
+                raise EngineError(
+                    f"An engine must be running, found it {self._lifecycle.end}. Start a new one."
+                ) from None
+            raise
+        finally:
+            self._in_flight.discard(task)
 
     async def pause(self) -> None:
         """Stop sampling; running requests keep their tokens, their KV is dropped."""
@@ -142,9 +151,7 @@ class VllmEngine:
         from vllm.distributed.weight_transfer.base import WeightTransferInitRequest
 
         try:
-            await self._llm.init_weight_transfer_engine(
-                WeightTransferInitRequest(init_info={"info": info})
-            )
+            await self._llm.init_weight_transfer_engine(WeightTransferInitRequest(init_info={"info": info}))
         except Exception as error:
             raise WeightSyncError(
                 f"Every worker must join the weight channel, found: {error}. Connect again."
@@ -153,9 +160,7 @@ class VllmEngine:
     async def update_weights(self, manifest: list[TensorSpec], version: int, payload: Any) -> None:
         """Take every tensor of the manifest and then serve as `version`; see `Engine`."""
         with self._lifecycle.update():
-            problems = find_problems(
-                manifest, self._expected, dtype=self.config.dtype, is_tied=self._is_tied
-            )
+            problems = find_problems(manifest, self._expected, dtype=self.config.dtype, is_tied=self._is_tied)
             try:
                 if payload is None:
                     await self._update_from_channel(manifest, describe_problems(problems))
@@ -196,7 +201,7 @@ class VllmEngine:
 
     async def wake(self, tags: list[str]) -> None:
         """Take GPU memory again: `weights`, then (after an update) `kv_cache`. A no-op on CPU."""
-        self._lifecycle.require_alive("wake")
+        self._lifecycle.require_wake(tags)
         if self._is_cpu:
             return
         await self._llm.wake_up(tags=tags)
@@ -224,10 +229,17 @@ class VllmEngine:
         """End vLLM and all its processes; safe to call twice."""
         self._lifecycle.end = self._lifecycle.end or "shut down"
         llm, self._llm = self._llm, None
+        for task in self._in_flight:
+            task.cancel()
         if llm is not None:
+            # It would report the end of the processes as their death.
+            if (output_handler := getattr(llm, "output_handler", None)) is not None:
+                output_handler.cancel()
             await asyncio.to_thread(llm.shutdown)
-        await self._end_processes(set(self._processes))
-        self._processes = []
+            # Its finaliser calls this once more at the interpreter's end, when what it needs is gone.
+            llm.shutdown = lambda *_, **__: None
+        await asyncio.to_thread(end_processes, self._processes)
+        self._processes = set()
 
     def _set_environment(self) -> None:
         # Read by vLLM at import, here and in its processes.
@@ -242,6 +254,8 @@ class VllmEngine:
             os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)  # would overrule kv_cache_memory_bytes
             os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
             os.environ["OMP_NUM_THREADS"] = str(max(1, self.num_threads))
+            # Threads that spin while they wait cost more than they save where others compute too.
+            os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
     def _build(self) -> Any:
         from vllm.engine.arg_utils import AsyncEngineArgs
@@ -276,17 +290,15 @@ class VllmEngine:
 
     def _kv_cache_bytes(self) -> int:
         """Return bytes of KV for `max_num_seqs` full sequences, at most `kv_cache_gib`."""
-        config = read_config(self.folder)
-        config = config.get("text_config", config)
-        num_heads = config["num_attention_heads"]
-        num_kv_heads = config.get("num_key_value_heads") or num_heads
-        head_dim = config.get("head_dim") or config["hidden_size"] // num_heads
-        token_bytes = torch.tensor([], dtype=getattr(torch, self.config.dtype)).element_size()
-        token_bytes *= 2 * config["num_hidden_layers"] * num_kv_heads * head_dim
+        token_bytes = kv_bytes_per_token(self.folder, getattr(torch, self.config.dtype))
         # One block more per sequence for its last, part-filled one; vLLM keeps one for itself.
         tokens = (self.max_model_len + _CPU_BLOCK_TOKENS) * self.config.max_num_seqs
         tokens += _CPU_BLOCK_TOKENS
         return min(self.config.kv_cache_gib * _GIB, tokens * token_bytes)
+
+    async def _generate_in_turn(self, request: GenerationRequest, room: int) -> Completion:
+        async with self._alone if self.config.deterministic else contextlib.nullcontext():
+            return await self._generate(request, room)
 
     async def _generate(self, request: GenerationRequest, room: int) -> Completion:
         from vllm import SamplingParams, TokensPrompt
@@ -309,9 +321,7 @@ class VllmEngine:
         prompt = TokensPrompt(prompt_token_ids=request.prompt_token_ids)
         try:
             # Retried rollouts come with the same id; vLLM wants it unique.
-            stream = self._llm.generate(
-                prompt, sampling, request_id=f"{request.request_id}#{self._num_requests}"
-            )
+            stream = self._llm.generate(prompt, sampling, request_id=f"{request.request_id}#{self._num_requests}")
             async for output in stream:
                 delta = output.outputs[0]
                 token_ids.extend(delta.token_ids)
@@ -357,16 +367,11 @@ class VllmEngine:
     async def _update_from_payload(self, payload: dict[str, Tensor], refusal: str) -> None:
         if refusal:
             raise WeightSyncError(refusal)
-        # vLLM's calls carry no tensors; a file in memory is the fastest way between processes.
-        shared_memory = Path("/dev/shm")  # noqa: S108
-        root = shared_memory if shared_memory.is_dir() else None
-        folder = Path(tempfile.mkdtemp(prefix="skyrl-nat-weights-", dir=root))
+        file = await asyncio.to_thread(write_payload, payload)
         try:
-            file = folder / "weights.safetensors"
-            await asyncio.to_thread(save_file, {n: _own(t) for n, t in payload.items()}, file)
             await self._llm.collective_rpc("load_weights_from_file", args=(str(file),))
         finally:
-            shutil.rmtree(folder, ignore_errors=True)
+            await asyncio.to_thread(shutil.rmtree, file.parent, ignore_errors=True)
 
     async def _drop_prefix_cache(self) -> None:
         """Drop KV of older weights once more: requests may have entered since the pause."""
@@ -377,27 +382,7 @@ class VllmEngine:
                 "Restart the engine or set engine.prefix_caching=false."
             )
 
-    async def _end_processes(self, processes: set[psutil.Process]) -> None:
-        alive = [process for process in processes if process.is_running()]
-        for end in (psutil.Process.terminate, psutil.Process.kill):
-            for process in alive:
-                try:
-                    end(process)
-                except psutil.NoSuchProcess:
-                    continue
-            _, alive = await asyncio.to_thread(psutil.wait_procs, alive, _SHUTDOWN_GRACE_S)
-            if not alive:
-                return
-
 
 def _sampled_logprobs(token_ids: Sequence[int], logprobs: Sequence[dict[int, Any]]) -> list[float]:
     """Return the log-prob of each sampled token; the dicts may hold others beside it."""
-    return [
-        float(entry[token].logprob) for token, entry in zip(token_ids, logprobs, strict=True)
-    ]
-
-
-def _own(tensor: Tensor) -> Tensor:
-    """Return a tensor that shares memory with no other, as safetensors wants."""
-    tensor = tensor.detach().cpu().contiguous()
-    return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()
+    return [float(entry[token].logprob) for token, entry in zip(token_ids, logprobs, strict=True)]

@@ -25,6 +25,12 @@ def open_foreign(environment_id: str) -> Family:
 
     def make_environment(task: Task, max_turns: int) -> BaseTextEnv:
         extras = {**task.payload, "max_turns": max_turns}
-        return skyrl_gym.make(environment_id, env_config={}, extras=extras)
+        environment = skyrl_gym.make(environment_id, env_config={}, extras=extras)
+        if not isinstance(environment, BaseTextEnv):
+            raise ConfigError(
+                f"environment.family must name a text environment (BaseTextEnv), {environment_id} is a "
+                f"{type(environment).__name__}. Choose another"
+            )
+        return environment
 
     return Family(make_environment=make_environment, make_validator=lambda: None, close=lambda: None)

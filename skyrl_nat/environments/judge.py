@@ -11,9 +11,7 @@ def has_validator(family: str, config: EnvironmentConfig) -> bool:
     return open_family(family, config).make_validator() is not None
 
 
-def make_reward_worker(
-    family: str, config: EnvironmentConfig, *, timeout_s: float, num_threads: int
-) -> RewardWorker:
+def make_reward_worker(family: str, config: EnvironmentConfig, *, timeout_s: float, num_threads: int) -> RewardWorker:
     """Return a worker that owns the family's validator.
 
     Args:

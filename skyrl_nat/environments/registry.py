@@ -23,7 +23,9 @@ def open_family(name: str, config: EnvironmentConfig) -> Family:
         ConfigError: There is no such family.
     """
     if name.startswith(FOREIGN_PREFIX):
-        from skyrl_nat.environments.foreign import open_foreign  # imports skyrl-gym's built-in environments
+        from skyrl_nat.environments.foreign import (
+            open_foreign,
+        )  # imports skyrl-gym's built-in environments
 
         return open_foreign(name.removeprefix(FOREIGN_PREFIX))
     module, _, attribute = FAMILIES.get(name, name).partition(":")

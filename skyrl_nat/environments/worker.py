@@ -55,7 +55,9 @@ class EnvironmentWorker:
             DeadlineError: The environment did not answer in time.
         """
         if rollout_id in self._environments:
-            raise WorkerError(f"a rollout id must be unique among the open ones, got {rollout_id!r} again. Close it first")
+            raise WorkerError(
+                f"a rollout id must be unique among the open ones, got {rollout_id!r} again. Close it first"
+            )
         visible = task.visible()
         environment = await self._call(rollout_id, self._family.make_environment, visible, self._max_turns)
         self._environments[rollout_id] = environment
@@ -115,7 +117,7 @@ class EnvironmentWorker:
             raise WorkerError(f"rollout {rollout_id!r} must be open for this, but it is not. Create it first")
         return environment
 
-    async def _call(self, rollout_id: str, function: Any, *args: object) -> Any:  # noqa: ANN401 - any environment's
+    async def _call(self, rollout_id: str, function: Any, *args: object) -> Any:
         async with self._slots:
             return await call_in_thread(
                 function, *args, timeout_s=self._call_timeout_s, name=f"environment of {rollout_id}"

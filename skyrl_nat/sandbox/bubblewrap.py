@@ -55,7 +55,11 @@ class BubblewrapSandbox(ForkServerSandbox):
             uid = random.randint(20_000, 59_999) if is_privileged else 0
             mode = "root" if is_privileged else "namespaces"
             settings = server_settings(
-                config, mode=mode, uid=uid, preload=preload, writable_folders=writable_folders(python)
+                config,
+                mode=mode,
+                uid=uid,
+                preload=preload,
+                writable_folders=writable_folders(python),
             )
             program = [str(python), "-I", "-B", f"{_PROGRAM_FOLDER}/server.py", settings]
             return [bwrap, *container_options(python, is_privileged=is_privileged), "--", *program]
@@ -71,7 +75,15 @@ class BubblewrapSandbox(ForkServerSandbox):
 
     def check_isolation(self, probe: dict[str, Any]) -> None:
         """Raise SandboxError where a probe job could see or do what it must not."""
-        allowed = {"PATH", "HOME", "LANG", "PYTHONDONTWRITEBYTECODE", "PYTHONHASHSEED", "OMP_NUM_THREADS", "TZ"}
+        allowed = {
+            "PATH",
+            "HOME",
+            "LANG",
+            "PYTHONDONTWRITEBYTECODE",
+            "PYTHONHASHSEED",
+            "OMP_NUM_THREADS",
+            "TZ",
+        }
         allowed |= {"PWD", "LC_CTYPE"}
         faults = {
             "it runs as root": probe.get("uid") == 0,
@@ -114,7 +126,14 @@ def has_system_administration() -> bool:
 
 def container_options(python: Path, *, is_privileged: bool) -> list[str]:
     """Return bubblewrap's options: which namespaces, and the few read-only folders inside."""
-    options = ["--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-net", "--cap-drop", "ALL"]
+    options = [
+        "--unshare-pid",
+        "--unshare-ipc",
+        "--unshare-uts",
+        "--unshare-net",
+        "--cap-drop",
+        "ALL",
+    ]
     if is_privileged:
         for capability in _SERVER_CAPABILITIES:
             options += ["--cap-add", capability]
@@ -129,8 +148,27 @@ def container_options(python: Path, *, is_privileged: bool) -> list[str]:
             # Left to itself bubblewrap makes them 0700 where the host's are, closed to a job's uid.
             options += ["--perms", "0755", "--dir", str(parent)]
         options += ["--ro-bind", folder, folder]
-    options += ["--perms", "0755", "--dir", "/opt", "--ro-bind", str(INSIDE_FOLDER), _PROGRAM_FOLDER]
-    options += ["--proc", "/proc", "--dev", "/dev", "--dir", _JOB_FOLDER, "--dir", "/tmp", "--remount-ro", "/"]
+    options += [
+        "--perms",
+        "0755",
+        "--dir",
+        "/opt",
+        "--ro-bind",
+        str(INSIDE_FOLDER),
+        _PROGRAM_FOLDER,
+    ]
+    options += [
+        "--proc",
+        "/proc",
+        "--dev",
+        "/dev",
+        "--dir",
+        _JOB_FOLDER,
+        "--dir",
+        "/tmp",
+        "--remount-ro",
+        "/",
+    ]
     return [*options, "--chdir", _JOB_FOLDER]
 
 

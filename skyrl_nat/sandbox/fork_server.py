@@ -14,6 +14,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -22,7 +23,13 @@ from skyrl_nat.errors import ConfigError, SandboxError
 from skyrl_nat.sandbox.base import SandboxJob, SandboxResult
 
 INSIDE_FOLDER = Path(__file__).parent / "inside"
-PRELOAD = ("nat.runtime.loader", "nat.builder.workflow_builder", "nat.plugin_api", "nat.test", "pytest")
+PRELOAD = (
+    "nat.runtime.loader",
+    "nat.builder.workflow_builder",
+    "nat.plugin_api",
+    "nat.test",
+    "pytest",
+)
 """What every NAT job needs; imported once by each server."""
 PYTHON_VARIABLE = "SKYRL_NAT_SANDBOX_PYTHON"
 START_TIMEOUT_S = 180.0
@@ -30,6 +37,8 @@ ANSWER_GRACE_S = 10.0
 """Seconds after a job's own limit in which its server must have answered."""
 
 _logger = logging.getLogger(__name__)
+_SPAWNER = ThreadPoolExecutor(1, thread_name_prefix="sandbox-spawner")
+"""Starts every server: bubblewrap dies with the thread that started it, and callers' threads are short-lived."""
 
 
 def find_python(config: SandboxConfig) -> Path:
@@ -52,7 +61,12 @@ def find_python(config: SandboxConfig) -> Path:
 
 
 def server_settings(
-    config: SandboxConfig, *, mode: str, uid: int, preload: tuple[str, ...], writable_folders: tuple[str, ...] = ()
+    config: SandboxConfig,
+    *,
+    mode: str,
+    uid: int,
+    preload: tuple[str, ...],
+    writable_folders: tuple[str, ...] = (),
 ) -> str:
     """Return the server program's settings as JSON; each writable folder becomes a tmpfs of the job's own."""
     limits = {
@@ -88,7 +102,8 @@ class _Server:
         Raises:
             SandboxError: It did not come up.
         """
-        self._process = subprocess.Popen(
+        self._process = _SPAWNER.submit(
+            subprocess.Popen,
             command,
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
@@ -96,7 +111,7 @@ class _Server:
             env=environment,
             start_new_session=True,
             close_fds=True,
-        )
+        ).result()
         self._stderr_tail = bytearray()
         threading.Thread(target=self._drain_stderr, name="sandbox-stderr", daemon=True).start()
         try:
@@ -194,7 +209,12 @@ def command_python(command: list[str]) -> str:
 class ForkServerSandbox:
     """A pool of fork servers; the base of the back ends, which differ in the command line only."""
 
-    def __init__(self, config: SandboxConfig, make_command: Callable[[], list[str]], environment: dict[str, str]) -> None:
+    def __init__(
+        self,
+        config: SandboxConfig,
+        make_command: Callable[[], list[str]],
+        environment: dict[str, str],
+    ) -> None:
         """Keep the settings; servers start with the first job or by `start`.
 
         Args:
@@ -235,7 +255,12 @@ class ForkServerSandbox:
         if refusal:
             return SandboxResult(status="refused", output={}, log=refusal, wall_s=0.0)
         timeout_s = job.timeout_s or self._config.job_timeout_s
-        message = {"kind": job.kind, "files": job.files, "arguments": job.arguments, "timeout_s": timeout_s}
+        message = {
+            "kind": job.kind,
+            "files": job.files,
+            "arguments": job.arguments,
+            "timeout_s": timeout_s,
+        }
         slot = self._take()
         try:
             for attempt in (1, 2):

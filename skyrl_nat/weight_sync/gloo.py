@@ -18,6 +18,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.distributed.distributed_c10d import PrefixStore
 
 from skyrl_nat.errors import WeightSyncError
 from skyrl_nat.weight_sync.base import TensorSpec, WorkerCalls
@@ -35,7 +36,7 @@ class _Group:
         self.size = int(info["world_size"])
         self.rank = rank
         self.num_pushes = 0
-        store = dist.TCPStore(
+        store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage]
             info["address"],
             int(info["port"]),
             self.size,
@@ -43,10 +44,8 @@ class _Group:
             timeout=self.timeout,
             wait_for_workers=False,
         )
-        self.store = dist.PrefixStore(info["group"], store)
-        self._process_group: Any = dist.ProcessGroupGloo(
-            dist.PrefixStore("mesh", self.store), rank, self.size, self.timeout
-        )
+        self.store = PrefixStore(info["group"], store)
+        self._process_group: Any = dist.ProcessGroupGloo(PrefixStore("mesh", self.store), rank, self.size, self.timeout)
 
     def broadcast(self, tensor: Tensor) -> None:
         """Send from rank 0, or receive in place."""
@@ -132,9 +131,7 @@ class GlooSender:
             message = json.loads(group.store.get(key))
             if message["refusal"]:
                 raise WeightSyncError(f"Receiver {rank} refused: {message['refusal']}")
-            announced = [
-                TensorSpec(name=n, shape=tuple(s), dtype=d) for n, s, d in message["specs"]
-            ]
+            announced = [TensorSpec(name=n, shape=tuple(s), dtype=d) for n, s, d in message["specs"]]
         return announced
 
     def _send_one(self, name: str, tensor: Tensor, announced: list[TensorSpec], index: int) -> None:
@@ -183,9 +180,7 @@ class GlooReceiver:
         group = self._group
         specs = [[spec.name, list(spec.shape), spec.dtype] for spec in manifest]
         try:
-            group.store.set(
-                group.announcement_key(group.rank), json.dumps({"refusal": refusal, "specs": specs})
-            )
+            group.store.set(group.announcement_key(group.rank), json.dumps({"refusal": refusal, "specs": specs}))
             if refusal:
                 raise WeightSyncError(refusal)
             for spec in manifest:
@@ -277,9 +272,7 @@ def manifest_to_wire(manifest: Sequence[TensorSpec]) -> list[dict[str, Any]]:
 
 def manifest_from_wire(entries: Sequence[dict[str, Any]]) -> list[TensorSpec]:
     """Return the manifest that `manifest_to_wire` wrote down."""
-    return [
-        TensorSpec(name=e["name"], shape=tuple(e["shape"]), dtype=e["dtype"]) for e in entries
-    ]
+    return [TensorSpec(name=e["name"], shape=tuple(e["shape"]), dtype=e["dtype"]) for e in entries]
 
 
 async def _run_both(what: str, timeout_s: float, *calls: Any) -> None:

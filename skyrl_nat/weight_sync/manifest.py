@@ -80,9 +80,7 @@ def find_payload_problems(manifest: Sequence[TensorSpec], payload: Mapping[str, 
             continue
         found = spec_of(spec.name, tensor)
         if found.shape != tuple(spec.shape) or found.dtype != spec.dtype:
-            problems.append(
-                f"{spec.name}: {found.dtype} {found.shape}, announced as {spec.dtype} {tuple(spec.shape)}"
-            )
+            problems.append(f"{spec.name}: {found.dtype} {found.shape}, announced as {spec.dtype} {tuple(spec.shape)}")
     announced = {spec.name for spec in manifest}
     problems.extend(f"{name}: sent but not announced" for name in payload if name not in announced)
     return problems
@@ -103,9 +101,7 @@ def describe_problems(problems: Sequence[str]) -> str:
 
 def spec_of(name: str, tensor: Tensor) -> TensorSpec:
     """Return the spec under which a tensor travels."""
-    return TensorSpec(
-        name=name, shape=tuple(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch.")
-    )
+    return TensorSpec(name=name, shape=tuple(tensor.shape), dtype=str(tensor.dtype).removeprefix("torch."))
 
 
 def _read_header(file: Path) -> dict[str, Any]:

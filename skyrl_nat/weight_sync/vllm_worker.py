@@ -7,7 +7,6 @@ Written for vLLM 0.25 to 0.32.
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -43,9 +42,7 @@ class ModelReload:
     def __init__(self, model: nn.Module, vllm_config: VllmConfig) -> None:
         self.model: Any = model
         self.vllm_config = vllm_config
-        self._is_tied = bool(
-            getattr(vllm_config.model_config.hf_text_config, "tie_word_embeddings", False)
-        )
+        self._is_tied = bool(getattr(vllm_config.model_config.hf_text_config, "tie_word_embeddings", False))
         self._keeps_digests = vllm_config.parallel_config.world_size > 1
         self.digests: dict[str, str] = {}
 
@@ -103,6 +100,7 @@ class GlooWeightTransferEngine(WeightTransferEngine):
     update_info_cls = GlooUpdateInfo
     receiver: GlooReceiver | None = None
     digests: dict[str, str] | None = None
+    """Of what the last push brought, with tensor parallelism."""
 
     def init_transfer_engine(self, init_info: GlooInitInfo) -> None:
         """Join the group; blocks until all ends are there."""
@@ -145,7 +143,6 @@ class WorkerExtension:
     model_runner: Any
     vllm_config: VllmConfig
     weight_transfer_engine: Any
-    file_digests: dict[str, str] | None = None
 
     def load_weights_from_file(self, path: str) -> None:
         """Load every tensor of a safetensors file."""
@@ -153,7 +150,7 @@ class WorkerExtension:
         with safe_open(path, framework="pt") as tensors, reload.run() as take:
             for name in tensors.keys():  # noqa: SIM118  (not a dict: cannot be iterated itself)
                 take(name, tensors.get_tensor(name))
-        self.file_digests = reload.digests
+        self.weight_transfer_engine.digests = reload.digests
 
     def read_weight_digests(self, shapes: dict[str, list[int]]) -> dict[str, str]:
         """Return a digest of every tensor that this worker computes with.
@@ -167,25 +164,18 @@ class WorkerExtension:
         """
         if self.vllm_config.parallel_config.world_size == 1:
             return {n: tensor_digest(t) for n, t in read_live_weights(self._model(), shapes)}
-        digests = self.file_digests or getattr(self.weight_transfer_engine, "digests", None)
+        digests = self.weight_transfer_engine.digests
         if not digests:
             raise WeightSyncError(
                 "With tensor parallelism digests exist after the first push only, found none. Push first."
             )
         return digests
 
-    def release_weight_channel(self) -> None:
-        """Leave the gloo group, if one was joined."""
-        if self.weight_transfer_engine is not None:
-            self.weight_transfer_engine.shutdown()
-
     def _model(self) -> nn.Module:
         return self.model_runner.model
 
 
-def read_live_weights(
-    model: nn.Module, shapes: dict[str, list[int]]
-) -> Iterator[tuple[str, Tensor]]:
+def read_live_weights(model: nn.Module, shapes: dict[str, list[int]]) -> Iterator[tuple[str, Tensor]]:
     """Yield the weights a model computes with under their checkpoint names.
 
     A tied head that differs from its embedding is an error: the model would answer with old weights.
@@ -195,9 +185,7 @@ def read_live_weights(
         shapes: Checkpoint shapes by name; decides where fused rows are cut and padding ends.
     """
     fused_of = {
-        part: (fused, parts)
-        for fused, parts in getattr(model, "packed_modules_mapping", {}).items()
-        for part in parts
+        part: (fused, parts) for fused, parts in getattr(model, "packed_modules_mapping", {}).items() for part in parts
     }
     for name, shape in shapes.items():
         path, leaf = name.rsplit(".", 1)

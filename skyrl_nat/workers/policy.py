@@ -16,7 +16,7 @@ from skyrl_nat.checkpoint.sharded import load_sharded, save_sharded
 from skyrl_nat.config.algorithm import AlgorithmConfig
 from skyrl_nat.config.model import ModelConfig, OptimizerConfig
 from skyrl_nat.errors import StoppedError, WeightSyncError, WorkerError
-from skyrl_nat.weight_sync.base import TensorSpec
+from skyrl_nat.weight_sync.base import TensorSpec, tensor_digest
 from skyrl_nat.workers.base import ModelWorker
 from skyrl_nat.workers.model import checkpoint_parameters, full_tensor
 from skyrl_nat.workers.objective import PEAKS, SUMS, micro_batch_loss, named_metrics
@@ -242,6 +242,14 @@ class PolicyWorker(ModelWorker):
         if self.rank == 0:
             write_hf_folder(Path(folder), resolve_model(self.model_path), weights, chosen)
         dist.barrier()
+
+    def checksums(self, dtype: str | None = None) -> dict[str, str]:
+        """Return a digest of every parameter as it travels, by checkpoint name; equal on all ranks.
+
+        Args:
+            dtype: As in `weight_manifest`.
+        """
+        return {name: tensor_digest(tensor) for name, tensor in self.named_full_tensors(dtype)}
 
     def parameter_digest(self) -> str:
         """Return a SHA-256 (hex) over all parameters in master format; equal on all ranks."""

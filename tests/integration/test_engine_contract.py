@@ -89,9 +89,7 @@ class Session:
     def ask(self, prompt: list[int], **sampling: Any) -> Completion:
         return self.ask_all([prompt], **sampling)[0]
 
-    def ask_all(
-        self, prompts: list[list[int]], engine: Any = None, **sampling: Any
-    ) -> list[Completion]:
+    def ask_all(self, prompts: list[list[int]], engine: Any = None, **sampling: Any) -> list[Completion]:
         async def all_at_once() -> list[Completion]:
             chosen = engine or self.engine
             requests = [make_request(p, f"r{i}", **sampling) for i, p in enumerate(prompts)]
@@ -202,8 +200,7 @@ def test_finish_reasons_tell_an_end_token_from_the_limit(session: Session) -> No
 
     async def many() -> list[Completion]:
         requests = [
-            make_request(PROMPTS[s % 4], f"s{s}", seed=s, max_new_tokens=80, temperature=2.0)
-            for s in range(24)
+            make_request(PROMPTS[s % 4], f"s{s}", seed=s, max_new_tokens=80, temperature=2.0) for s in range(24)
         ]
         return list(await asyncio.gather(*(session.engine.generate(r) for r in requests)))
 
@@ -229,9 +226,7 @@ def test_prompts_without_room_are_refused_and_the_limit_is_lowered_to_the_room(
     assert len(answer.token_ids) == 4 or answer.finish_reason is FinishReason.STOP
 
 
-def test_tokens_of_an_update_in_flight_carry_the_version_that_sampled_them(
-    session: Session, score: Any
-) -> None:
+def test_tokens_of_an_update_in_flight_carry_the_version_that_sampled_them(session: Session, score: Any) -> None:
     session.push_model(1)
     old = session.version
 
@@ -257,9 +252,7 @@ ANSWER_SEED = 11
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
-def test_after_three_pushes_an_engine_equals_a_fresh_one_of_the_last_weights(
-    session: Session, transport: str
-) -> None:
+def test_after_three_pushes_an_engine_equals_a_fresh_one_of_the_last_weights(session: Session, transport: str) -> None:
     for index in (1, 2, 3):
         session.push_model(index, transport)
         session.ask_all(PROMPTS, temperature=0.0)  # fills the caches with this version's KV
@@ -279,9 +272,7 @@ def test_checksums_equal_the_senders(session: Session, transport: str) -> None:
     assert session.run(session.engine.checksums()) == expected
 
 
-def test_a_tied_head_that_is_sent_besides_the_embedding_is_accepted(
-    session: Session, score: Any
-) -> None:
+def test_a_tied_head_that_is_sent_besides_the_embedding_is_accepted(session: Session, score: Any) -> None:
     weights = session.weights(3)
     weights["lm_head.weight"] = weights["model.embed_tokens.weight"].clone()
     session.push("host", weights)
@@ -350,9 +341,7 @@ def test_a_push_that_does_not_fit_is_refused_with_the_names_and_the_next_one_hea
     assert_heals(session, score, transport)
 
 
-def test_a_manifest_that_lies_about_the_tensors_is_noticed_by_the_sender(
-    session: Session, score: Any
-) -> None:
+def test_a_manifest_that_lies_about_the_tensors_is_noticed_by_the_sender(session: Session, score: Any) -> None:
     weights = session.weights(2)
     session.ranks[0].manifest = [spec_of(name, tensor) for name, tensor in weights.items()]
     weights["model.norm.weight"] = torch.zeros(7)
@@ -369,9 +358,7 @@ def test_a_policy_that_fails_while_sending_leaves_an_engine_that_refuses_until_t
     assert_heals(session, score, "gloo")
 
 
-def assert_push_fails(
-    session: Session, transport: str, weights: dict[str, Tensor], message: str
-) -> None:
+def assert_push_fails(session: Session, transport: str, weights: dict[str, Tensor], message: str) -> None:
     with pytest.raises(WeightSyncError, match=message):
         session.push(transport, weights)
     assert session.run(session.engine.policy_version()) == session.version

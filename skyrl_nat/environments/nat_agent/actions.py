@@ -63,7 +63,11 @@ def _function(name: str, body: str) -> Action:
     if name == "str_replace_editor":
         name = arguments.pop("command", "")
     if name not in FUNCTIONS:
-        return Action(name=name, arguments={}, error=f"unknown function {name!r}; there are {', '.join(FUNCTIONS)}")
+        return Action(
+            name=name,
+            arguments={},
+            error=f"unknown function {name!r}; there are {', '.join(FUNCTIONS)}",
+        )
     missing = [key for key in FUNCTIONS[name] if key not in arguments]
     if missing:
         return Action(name=name, arguments=arguments, error=f"{name} needs parameter {', '.join(missing)}")

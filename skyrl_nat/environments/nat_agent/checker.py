@@ -63,7 +63,7 @@ class PackageChecker:
             return self._sandbox
 
 
-def _example_line(name: str, value: Any, expected: Any, report: dict[str, Any]) -> str:  # noqa: ANN401 - JSON values
+def _example_line(name: str, value: Any, expected: Any, report: dict[str, Any]) -> str:
     call = f"{name}({json.dumps(value)})"
     if "output" not in report:
         return f"{call}: {str(report.get('error', 'not called'))[:200]}"

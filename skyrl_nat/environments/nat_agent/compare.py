@@ -9,7 +9,7 @@ ABSOLUTE_TOLERANCE = 1e-6
 RELATIVE_TOLERANCE = 1e-9
 
 
-def is_same(expected: Any, found: Any) -> bool:  # noqa: ANN401 - JSON values
+def is_same(expected: Any, found: Any) -> bool:
     """Return whether two JSON values are the same; True is not 1 and 1 is not 1.0."""
     if type(expected) is not type(found):
         return False

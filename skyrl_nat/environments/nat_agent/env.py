@@ -75,7 +75,7 @@ class NatAgentEnv(BaseTextEnv):
             answers.append(LAST_TURN_NOTE)
         observation = cut_middle("\n".join(answer for answer in answers if answer), self._max_observation_chars)
         return BaseTextEnvStepOutput(
-            observations=[] if is_done else [Message(role="user", content=observation)],
+            observations=[] if is_done else [{"role": "user", "content": observation}],
             reward=0.0,
             done=is_done,
             metadata={"is_finished": is_finished, "num_files": len(self._files)},

@@ -137,7 +137,7 @@ def parse_hidden(hidden: Mapping[str, Any]) -> HiddenSpec:
     return spec
 
 
-def _bad(what: str, name: Any, error: Exception) -> DataError:  # noqa: ANN401 - whatever stood there
+def _bad(what: str, name: Any, error: Exception) -> DataError:
     return DataError(
         f"the {what} of a nat_agent task must have every field of its record; task {name!r} has not: "
         f"{type(error).__name__}: {error}. Build the file again with scripts/build_nat_sample.py"

@@ -5,7 +5,7 @@ import json
 from skyrl_nat.environments.nat_agent.payload import AgentSpec, ToolSpec
 from skyrl_nat.types import Message
 
-_ONE_TOOL = '''You write tools for the NeMo Agent Toolkit. Answer with files only. Example, tool `add_one(x: int) -> int`:
+_ONE_TOOL = """You write tools for the NeMo Agent Toolkit. Answer with files only. Example `add_one(x: int) -> int`:
 ```python agent/register.py
 from nat.plugin_api import Builder, FunctionBaseConfig, register_function
 
@@ -23,8 +23,8 @@ workflow:
   _type: add_one
 ```
 <function=finish></function>
-'''
-_OPTIONS = """Options are fields of Config (`digits: int = 2`), read as `config.digits` and set in the YAML under `_type`.
+"""
+_OPTIONS = """Options are fields of Config (`digits: int = 2`), read as config.digits, set in the YAML below `_type`.
 """
 _SEVERAL_TOOLS = """One Config class and one function per tool, all in register.py. The YAML then lists the tools:
 ```yaml

@@ -24,21 +24,21 @@ WEIGHTS: dict[str, float] = {
     "tests": 0.10,
     "e2e": 0.20,
 }
-"""Weight of each part; `errors` only where the task has error cases."""
+"""Weight of each part. The form parts, down to `builds`, are 0.25 of 1."""
 STANDALONE_SHARE = 0.5
 """Factor on right outputs of tools that work, but not from the workflow file."""
 
 Report = Mapping[str, Any]
 
 
-def empty_parts(hidden: HiddenSpec) -> dict[str, float]:
-    """Return every part of a task at 0."""
-    return {name: 0.0 for name in WEIGHTS if name != "errors" or hidden.errors}
+def empty_parts() -> dict[str, float]:
+    """Return every part at 0."""
+    return dict.fromkeys(WEIGHTS, 0.0)
 
 
-def static_parts(static: StaticReport, hidden: HiddenSpec) -> dict[str, float]:
+def static_parts(static: StaticReport) -> dict[str, float]:
     """Return the parts that nothing has to run for; the others are 0."""
-    return empty_parts(hidden) | {
+    return empty_parts() | {
         "action": 1.0 if static.files else 0.0,
         "files": static.files_share,
         "python": static.python_share,
@@ -60,7 +60,7 @@ def compute_parts(
     findings: list[str] = []
     if output.get("end") == "died":
         # Whoever leaves before the end earns nothing at all; nobody gets there by an honest mistake.
-        return empty_parts(hidden), ["no complete result: the process ended before the checks did"]
+        return empty_parts(), ["no complete result: the process ended before the checks did"]
     if output.get("end") == "timeout":
         findings.append("timeout: the package did not come to an end")
     stages = {str(item.get("stage")): item for item in _reports(output, "stages") if item.get("stage") not in _MANY}
@@ -69,7 +69,7 @@ def compute_parts(
         for name in _STAGES
         if name in stages and stages[name].get("ok") is not True
     ]
-    parts = static_parts(static, hidden)
+    parts = static_parts(static)
     parts["registers"] = _passed(stages, "register")
     parts["builds"] = _passed(stages, "build")
     if not (_passed(stages, "schema") and _passed(stages, "options")):
@@ -77,8 +77,8 @@ def compute_parts(
     answers = {str(item.get("id")): item for item in _reports(output, "stages") if item.get("stage") in _MANY}
     works_from_file = STANDALONE_SHARE if not parts["builds"] else 1.0
     parts["vectors"] = works_from_file * _vector_share(hidden, answers, findings)
-    if hidden.errors:
-        parts["errors"] = min(parts["vectors"], _error_share(hidden, answers, findings))
+    # Without error cases there is nothing to refuse, and the part follows the outputs.
+    parts["errors"] = min(parts["vectors"], _error_share(hidden, answers, findings) if hidden.errors else 1.0)
     parts["tests"] = min(parts["vectors"], _test_share(hidden, output, findings))
     parts["e2e"] = _share("end to end", "e2e", hidden.e2e, answers, findings)
     return parts, findings
@@ -110,7 +110,13 @@ def _vector_share(hidden: HiddenSpec, answers: Mapping[str, Report], findings: l
     return sum(shares) / len(shares)
 
 
-def _share(what: str, key: str, vectors: tuple[Vector, ...], answers: Mapping[str, Report], findings: list[str]) -> float:
+def _share(
+    what: str,
+    key: str,
+    vectors: tuple[Vector, ...],
+    answers: Mapping[str, Report],
+    findings: list[str],
+) -> float:
     is_right = [_is_right(vector, answers.get(f"{key}/{index}", {})) for index, vector in enumerate(vectors)]
     if not all(is_right):
         findings.append(f"{what}: {sum(is_right)} of {len(is_right)} hidden inputs right")

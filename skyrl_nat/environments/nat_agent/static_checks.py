@@ -122,10 +122,10 @@ class _StrictLoader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: dict[Any, int] = {}
         for key_node, _ in node.value:
-            key = self.construct_object(key_node, deep=True)  # type: ignore[no-untyped-call]
             line = key_node.start_mark.line + 1
             if key_node.tag == "tag:yaml.org,2002:merge":
                 raise ValueError(f"merge key << in line {line}: nested ones grow without bound, write the keys out")
+            key = self.construct_object(key_node, deep=True)
             if isinstance(key, Hashable):
                 if key in seen:
                     raise ValueError(f"key {key!r} stands twice, in lines {seen[key]} and {line}")
@@ -133,11 +133,11 @@ class _StrictLoader(yaml.SafeLoader):
         return super().construct_mapping(node, deep=deep)
 
 
-def load_yaml(text: str) -> Any:  # noqa: ANN401 - any YAML value
+def load_yaml(text: str) -> Any:
     """Return the value of a YAML text.
 
     Raises:
         yaml.YAMLError: It is no YAML.
         ValueError: A key stands twice in one mapping; the message has both lines.
     """
-    return yaml.load(text, Loader=_StrictLoader)  # noqa: S506 - a subclass of the safe loader
+    return yaml.load(text, Loader=_StrictLoader)

@@ -9,7 +9,12 @@ from typing import Any
 
 from skyrl_nat.config.environment import EnvironmentConfig, SandboxBackend, SandboxConfig
 from skyrl_nat.environments.nat_agent.payload import AgentSpec, HiddenSpec, parse_hidden, parse_spec
-from skyrl_nat.environments.nat_agent.rewards import WEIGHTS, compute_parts, static_parts
+from skyrl_nat.environments.nat_agent.rewards import (
+    WEIGHTS,
+    compute_parts,
+    empty_parts,
+    static_parts,
+)
 from skyrl_nat.environments.nat_agent.static_checks import StaticReport, check_files
 from skyrl_nat.rewards.rubric import make_rubric
 from skyrl_nat.sandbox.base import Sandbox, SandboxJob
@@ -33,6 +38,7 @@ class NatAgentValidator:
             config: Section `environment`.
             sandbox: One to use in place of the config's; closed with this validator all the same.
         """
+        self._job_timeout_s = config.sandbox.job_timeout_s
         self._rubric = make_rubric(WEIGHTS, config.reward_weights)
         self._sandbox = sandbox if sandbox is not None else make_sandbox(config.sandbox)
 
@@ -46,14 +52,18 @@ class NatAgentValidator:
         spec, hidden = parse_spec(task.payload), parse_hidden(task.hidden)
         static = check_files(spec, clean_files(artifact))
         if not static.module or static.python_share == 0.0:
-            return self._rubric.score(static_parts(static, hidden), findings=static.findings)
+            return self._rubric.score(static_parts(static), findings=static.findings)
+        arguments = _arguments(spec, hidden, static)
         result = self._sandbox.run(
-            SandboxJob(kind="nat_validate", files=static.files, arguments=_arguments(spec, hidden, static))
+            SandboxJob(
+                kind="nat_validate",
+                files=static.files,
+                arguments=arguments,
+                timeout_s=self._job_timeout_s,
+            )
         )
         if result.status != "done":
-            parts = static_parts(static, hidden) if result.status == "timeout" else dict.fromkeys(
-                static_parts(static, hidden), 0.0
-            )
+            parts = static_parts(static) if result.status == "timeout" else empty_parts()
             findings = [f"no complete result: the job {result.status}", *static.findings]
             return self._rubric.score(parts, findings=findings)
         parts, findings = compute_parts(spec, hidden, static, result.output)

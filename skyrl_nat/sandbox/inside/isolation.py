@@ -9,6 +9,7 @@ import os
 import platform
 import resource
 import struct
+from pathlib import Path
 
 NAMESPACE_MODE = "namespaces"
 """Server is unprivileged: every job gets a user namespace of its own."""
@@ -53,9 +54,12 @@ def enter_namespaces(mode: str) -> None:
     uid, gid = os.getuid(), os.getgid()
     set_dumpable(True)  # else /proc/self/uid_map belongs to root
     _check(_libc.unshare(flags | _CLONE_NEWUSER), "unshare with a user namespace")
-    for name, text in (("setgroups", "deny"), ("uid_map", f"{uid} {uid} 1"), ("gid_map", f"{gid} {gid} 1")):
-        with open(f"/proc/self/{name}", "w") as file:
-            file.write(text)
+    for name, text in (
+        ("setgroups", "deny"),
+        ("uid_map", f"{uid} {uid} 1"),
+        ("gid_map", f"{gid} {gid} 1"),
+    ):
+        Path(f"/proc/self/{name}").write_text(text)
 
 
 def mount_private(limits: dict) -> None:

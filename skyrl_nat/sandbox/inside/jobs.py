@@ -16,10 +16,9 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 MAX_REPORT_BYTES = 800_000
-_ANSWER_SHARE = 0.95
-"""Share of the job's clock that its workers may use; the rest is for the answer."""
 
 Emit = Callable[[dict], None]
 
@@ -36,19 +35,18 @@ def preload(modules: list[str]) -> list[str]:
 def run(job: dict, folder: str) -> dict:
     """Write the job's files and run it; returns its JSON answer."""
     write_files(job["files"], folder)
-    deadline = time.monotonic() + job["timeout_s"] * _ANSWER_SHARE
+    deadline = time.monotonic() + job["timeout_s"]
     return JOBS[job["kind"]](job["arguments"], folder, deadline)
 
 
 def write_files(files: dict[str, str], folder: str) -> None:
     """Write texts under a folder; refuses paths that leave it."""
     for name, text in files.items():
-        path = os.path.normpath(os.path.join(folder, name))
-        if not path.startswith(folder + os.sep):
+        path = Path(os.path.normpath(f"{folder}/{name}"))
+        if Path(folder) not in path.parents:
             raise ValueError(f"path {name!r} leaves the work folder")
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8", errors="replace", newline="") as file:
-            file.write(text)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8", errors="replace", newline="")
 
 
 def run_worker(function: Callable[[Emit], None], deadline: float) -> tuple[list[dict], str]:
@@ -138,11 +136,10 @@ def _python(arguments: dict, folder: str, deadline: float) -> dict:
     """Run `main.py` of the job's files; whatever it gives to `emit` comes back."""
 
     def work(emit: Emit) -> None:
-        path = os.path.join(folder, "main.py")
-        with open(path, encoding="utf-8") as file:
-            code = compile(file.read(), path, "exec")
+        path = Path(folder) / "main.py"
+        code = compile(path.read_text(encoding="utf-8"), str(path), "exec")
         sys.path.insert(0, folder)
-        exec(code, {"__name__": "__main__", "emit": emit, "arguments": arguments})  # noqa: S102 - the job's purpose
+        exec(code, {"__name__": "__main__", "emit": emit, "arguments": arguments})
 
     reports, end = run_worker(work, deadline)
     return {"reports": reports, "end": end}
@@ -151,14 +148,13 @@ def _python(arguments: dict, folder: str, deadline: float) -> dict:
 def _probe(arguments: dict, folder: str, deadline: float) -> dict:
     """Report what a job can see and do, for the start-up check."""
     del arguments, deadline
-    pids = [name for name in os.listdir("/proc") if name.isdigit()]
-    with open("/proc/self/status") if pids else contextlib.nullcontext([]) as lines:
-        capabilities = [line.split()[1] for line in lines if line.startswith("CapEff")]
+    pids = [entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    lines = Path("/proc/self/status").read_text().splitlines() if pids else []
+    capabilities = [line.split()[1] for line in lines if line.startswith("CapEff")]
     has_network = False
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        with contextlib.suppress(OSError):
-            probe.connect(("192.0.2.1", 9))  # sends nothing; only asks for a route
-            has_network = True
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
+        probe.connect(("192.0.2.1", 9))  # sends nothing; only asks for a route
+        has_network = True
     return {
         "pid": os.getpid(),
         "uid": os.getuid(),
@@ -166,7 +162,7 @@ def _probe(arguments: dict, folder: str, deadline: float) -> dict:
         "capabilities": capabilities[0] if capabilities else "0",
         "has_network": has_network,
         "environment": sorted(os.environ),
-        "is_home_visible": os.path.exists(os.path.expanduser("~/.ssh")) or os.path.exists("/etc/passwd"),
+        "is_home_visible": any(Path(path).exists() for path in ("/root/.ssh", "/etc/passwd", "/etc/hostname")),
         "is_work_writable": os.access(folder, os.W_OK),
     }
 

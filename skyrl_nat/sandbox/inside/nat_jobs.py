@@ -15,6 +15,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from jobs import Emit, describe, run_worker, write_files
@@ -60,14 +61,14 @@ def validate(arguments: dict, folder: str, deadline: float) -> dict:
 class Package:
     """A built workflow: finds the functions of the wanted types."""
 
-    def __init__(self, config: Any, builder: Any, stack: AsyncExitStack) -> None:  # noqa: ANN401 - NAT's classes
+    def __init__(self, config: Any, builder: Any, stack: AsyncExitStack) -> None:
         """Keep what NAT built."""
         self.config = config
         self.builder = builder
         self._stack = stack
         self._sessions: Any = None
 
-    async def find(self, tool: str) -> Any:  # noqa: ANN401
+    async def find(self, tool: str) -> Any:
         """Return the function of a type: from `functions:`, else the workflow itself, else built by defaults."""
         for name, config in self.config.functions.items():
             if getattr(config, "type", None) == tool:
@@ -76,7 +77,7 @@ class Package:
             return self.builder.get_workflow()
         return await self._stack.enter_async_context(_alone(tool))
 
-    async def run_workflow(self, value: Any) -> Any:  # noqa: ANN401
+    async def run_workflow(self, value: Any) -> Any:
         """Return the workflow's result through NAT's session manager."""
         from nat.runtime.session import SessionManager
 
@@ -106,7 +107,7 @@ def import_package(arguments: dict, folder: str) -> None:
     """Import the module with the decorators; importing is registering."""
     from nat.cli.type_registry import GlobalTypeRegistry
 
-    root = os.path.join(folder, arguments["source_root"]) if arguments["source_root"] else folder
+    root = f"{folder}/{arguments['source_root']}" if arguments["source_root"] else folder
     if root not in sys.path:
         sys.path.insert(0, root)
     with GlobalTypeRegistry.get().pause_registration_changed_hooks():
@@ -120,7 +121,7 @@ async def open_package(arguments: dict, folder: str) -> AsyncIterator[Package]:
     from nat.runtime.loader import load_config
 
     import_package(arguments, folder)
-    config = load_config(os.path.join(folder, arguments["config"]))
+    config = load_config(Path(folder) / arguments["config"])
     async with AsyncExitStack() as stack:
         builder = await stack.enter_async_context(WorkflowBuilder.from_config(config=config))
         yield Package(config, builder, stack)
@@ -138,7 +139,7 @@ async def _stages(emit: Emit, arguments: dict, folder: str) -> None:
     registered = _report(emit, "register", lambda: _register(arguments, folder))
     config = None
     if arguments["config"]:
-        path = os.path.join(folder, arguments["config"])
+        path = Path(folder) / arguments["config"]
         config = _report(emit, "schema", lambda: load_config(path))
         if config is not None:
             _report(emit, "options", lambda: _refuse_stray_options(path, config))
@@ -161,7 +162,7 @@ async def _stages(emit: Emit, arguments: dict, folder: str) -> None:
                 await _run_end_to_end(emit, item, package)
 
 
-def _report(emit: Emit, stage: str, action: Any) -> Any:  # noqa: ANN401
+def _report(emit: Emit, stage: str, action: Any) -> Any:
     """Run one stage; returns its result, or None where it failed."""
     try:
         result = action()
@@ -183,12 +184,11 @@ def _register(arguments: dict, folder: str) -> list[str]:
     return names
 
 
-def _refuse_stray_options(path: str, config: Any) -> bool:  # noqa: ANN401
+def _refuse_stray_options(path: Path, config: Any) -> bool:
     """NAT ignores unknown options of a function; a misspelt one must not pass."""
     import yaml
 
-    with open(path, encoding="utf-8") as file:
-        written = yaml.safe_load(file)
+    written = yaml.safe_load(path.read_text(encoding="utf-8"))
     entries = [("workflow", written.get("workflow"), config.workflow)]
     for name, entry in (written.get("functions") or {}).items():
         entries.append((f"functions.{name}", entry, config.functions.get(name)))
@@ -232,7 +232,7 @@ def _error_report(error: BaseException) -> dict:
     return {"error": describe(error), "raised": names}
 
 
-def encode(value: Any) -> Any:  # noqa: ANN401
+def encode(value: Any) -> Any:
     """Return a value as plain JSON; what is not exactly a JSON type becomes `{"$foreign": type name}`."""
     encoded = _encode(value, 0)
     if len(json.dumps(encoded)) > _MAX_VALUE_CHARS:
@@ -240,7 +240,7 @@ def encode(value: Any) -> Any:  # noqa: ANN401
     return encoded
 
 
-def _encode(value: Any, depth: int) -> Any:  # noqa: ANN401
+def _encode(value: Any, depth: int) -> Any:
     kind = type(value)
     if value is None or kind in (bool, str):
         return value
@@ -263,17 +263,33 @@ def _pytest(emit: Emit, arguments: dict, folder: str, nonce: str) -> None:
     class Recorder:
         """Reports each test's result on the worker's own channel."""
 
-        def pytest_runtest_logreport(self, report: Any) -> None:  # noqa: ANN401
+        def pytest_runtest_logreport(self, report: Any) -> None:
             """Report the call, and set-up or tear-down where they failed."""
             if report.when == "call" or report.outcome != "passed":
                 test = report.nodeid.rpartition("/")[2]
                 text = "" if report.outcome == "passed" else str(report.longrepr)[-300:]
-                emit({"nonce": nonce, "test": test, "when": report.when, "outcome": report.outcome, "text": text})
+                emit(
+                    {
+                        "nonce": nonce,
+                        "test": test,
+                        "when": report.when,
+                        "outcome": report.outcome,
+                        "text": text,
+                    }
+                )
 
     nat_testing.use(arguments, folder)
-    tests = os.path.join(folder, _TEST_FOLDER)
+    tests = f"{folder}/{_TEST_FOLDER}"
     os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    options = ["--noconftest", "-c", os.devnull, "--rootdir", tests, "--import-mode=importlib", "-q"]
+    options = [
+        "--noconftest",
+        "-c",
+        os.devnull,
+        "--rootdir",
+        tests,
+        "--import-mode=importlib",
+        "-q",
+    ]
     options += ["-p", "no:cacheprovider", "-p", "no:faulthandler"]
     with suppress(SystemExit):
         code = pytest.main([*options, tests], plugins=[Recorder()])

@@ -16,20 +16,20 @@ def use(arguments: dict, folder: str) -> None:
     _package.update(arguments=arguments, folder=folder)
 
 
-def call(tool: str, value: Any) -> Any:  # noqa: ANN401 - any JSON value
+def call(tool: str, value: Any) -> Any:
     """Return what a tool of the built workflow answers; its exceptions pass through."""
 
-    async def work() -> Any:  # noqa: ANN401
+    async def work() -> Any:
         async with nat_jobs.open_package(_package["arguments"], _package["folder"]) as package:
             return await (await package.find(tool)).ainvoke(value)
 
     return asyncio.run(work())
 
 
-def workflow(value: Any) -> Any:  # noqa: ANN401 - any JSON value
+def workflow(value: Any) -> Any:
     """Return what the workflow answers, run by NAT's session manager."""
 
-    async def work() -> Any:  # noqa: ANN401
+    async def work() -> Any:
         async with nat_jobs.open_package(_package["arguments"], _package["folder"]) as package:
             return await package.run_workflow(value)
 

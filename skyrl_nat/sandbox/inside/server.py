@@ -18,8 +18,9 @@ import sys
 import tempfile
 import threading
 import time
+from pathlib import Path
 
-sys.path.append(os.path.dirname(os.path.abspath(__file__)))
+sys.path.append(str(Path(__file__).resolve().parent))
 
 import isolation
 import jobs
@@ -27,6 +28,8 @@ import jobs
 LOG_TAIL_BYTES = 4000
 POLL_S = 0.05
 KILL_WAIT_S = 5.0
+ANSWER_S = 1.0
+"""A job ends its workers at the limit itself; this much later the server ends the job."""
 PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
 
 
@@ -141,7 +144,7 @@ class Server:
 
     def _watch(self, child: int, result_fd: int, log_fd: int, timeout_s: float) -> dict:
         """Collect the answer until the job ends, its clock runs out or it outgrows a limit."""
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + timeout_s + ANSWER_S
         baseline_kib = resident_kib(os.getpid())
         texts = {result_fd: bytearray(), log_fd: bytearray()}
         open_fds = {result_fd, log_fd}
@@ -162,7 +165,11 @@ class Server:
             if reason:
                 texts[log_fd] += f"\n[{reason}]".encode()
         output = texts[result_fd].decode("utf-8", "replace") if status == "done" else ""
-        return {"status": status, "output": output, "log": texts[log_fd].decode("utf-8", "replace")[-LOG_TAIL_BYTES:]}
+        return {
+            "status": status,
+            "output": output,
+            "log": texts[log_fd].decode("utf-8", "replace")[-LOG_TAIL_BYTES:],
+        }
 
     def _read_some(self, open_fds: set, texts: dict, log_fd: int, wait_s: float) -> None:
         """Read what is there, after at most `wait_s`; all of it where nothing more can come."""
@@ -191,22 +198,21 @@ class Server:
 def resident_kib(pid: int) -> int:
     """Return the resident memory of a process, 0 if it is gone."""
     try:
-        with open(f"/proc/{pid}/statm") as file:
-            return int(file.read().split()[1]) * PAGE_KIB
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_KIB
     except (OSError, IndexError, ValueError):
         return 0
 
 
 def descendants(mode: str) -> list[int]:
     """Return the pids that belong to the running job."""
-    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     if mode != isolation.PLAIN_MODE:
         return [pid for pid in pids if pid > 1 and pid != os.getpid()]
     parents = {}
     for pid in pids:
         try:
-            with open(f"/proc/{pid}/stat") as file:
-                parents[pid] = int(file.read().rpartition(")")[2].split()[1])
+            stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
+            parents[pid] = int(stat.rpartition(")")[2].split()[1])
         except (OSError, IndexError, ValueError):
             continue
     found = {os.getpid()}

@@ -81,7 +81,10 @@ def test_forks_stop_at_the_limit_sb_13(sandbox: BubblewrapSandbox) -> None:
         "        if os.fork() == 0:\n            time.sleep(20)\n            os._exit(0)\n        num += 1\n"
         "except OSError:\n    pass\nreturn num"
     )
-    job = SandboxJob(kind="python", files={"main.py": f"def f():\n    {code.replace(chr(10), chr(10) + '    ')}\nemit({{'got': f()}})"})
+    job = SandboxJob(
+        kind="python",
+        files={"main.py": f"def f():\n    {code.replace(chr(10), chr(10) + '    ')}\nemit({{'got': f()}})"},
+    )
     result = sandbox.run(job)
     stopped_by_kernel = result.status == "done" and result.output["reports"][0]["got"] <= 20
     stopped_by_server = result.status == "died" and "processes" in result.log
@@ -103,9 +106,9 @@ def test_memory_of_many_processes_is_added_up(sandbox: BubblewrapSandbox) -> Non
     code = (
         "import os, time\n"
         "for _ in range(4):\n    if os.fork() == 0:\n        x = bytearray(400 << 20)\n"
-        "        x[::4096] = b'y' * len(x[::4096])\n        time.sleep(8)\n        os._exit(0)\ntime.sleep(8)\n"
+        "        x[::4096] = b'y' * len(x[::4096])\n        time.sleep(60)\n        os._exit(0)\ntime.sleep(60)\n"
     )
-    result = sandbox.run(SandboxJob(kind="python", files={"main.py": code}, timeout_s=7.0))
+    result = sandbox.run(SandboxJob(kind="python", files={"main.py": code}, timeout_s=40.0))
     assert result.status == "died"
     assert "MiB in all processes" in result.log
 
@@ -151,8 +154,15 @@ def test_probe_that_can_do_too_much_is_refused(sandbox: BubblewrapSandbox) -> No
         "is_work_writable": True,
     }
     sandbox.check_isolation(good)
-    for change in ({"uid": 0}, {"capabilities": "0000000000200000"}, {"pid": 7}, {"has_network": True},
-                   {"environment": ["WANDB_API_KEY"]}, {"is_home_visible": True}, {"is_work_writable": False}):
+    for change in (
+        {"uid": 0},
+        {"capabilities": "0000000000200000"},
+        {"pid": 7},
+        {"has_network": True},
+        {"environment": ["WANDB_API_KEY"]},
+        {"is_home_visible": True},
+        {"is_work_writable": False},
+    ):
         with pytest.raises(SandboxError, match="must be confined"):
             sandbox.check_isolation(good | change)
 

@@ -95,7 +95,9 @@ def test_memory_limit_stops_one_process_sb_13(sandbox: ForkServerSandbox) -> Non
     assert sandbox.run(python(code)).output["reports"] == [{"stopped": True}]
 
 
-def test_limits_hold_in_threads_and_killed_jobs_leave_no_zombies_sb_08_sb_10(sandbox: ForkServerSandbox) -> None:
+def test_limits_hold_in_threads_and_killed_jobs_leave_no_zombies_sb_08_sb_10(
+    sandbox: ForkServerSandbox,
+) -> None:
     def own_children() -> list[str]:
         states = []
         for entry in Path("/proc").iterdir():
@@ -109,14 +111,14 @@ def test_limits_hold_in_threads_and_killed_jobs_leave_no_zombies_sb_08_sb_10(san
         return states
 
     sandbox.run(python("emit({})"))
-    descriptors, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
+    descriptors, threads = len(list(Path("/proc/self/fd").iterdir())), threading.active_count()
     with ThreadPoolExecutor(8) as pool:
         slow = list(pool.map(lambda _: sandbox.run(python("while True: pass", timeout_s=0.2)), range(16)))
         good = list(pool.map(lambda i: sandbox.run(python(f"emit({{'i': {i}}})")), range(8)))
     assert {result.output["end"] for result in slow} == {"timeout"}
     assert [result.output["reports"] for result in good] == [[{"i": i}] for i in range(8)]
     assert "Z" not in own_children()
-    assert len(os.listdir("/proc/self/fd")) <= descriptors + 6
+    assert len(list(Path("/proc/self/fd").iterdir())) <= descriptors + 6
     assert threading.active_count() <= threads + 2
 
 
@@ -130,6 +132,18 @@ def test_a_dead_server_is_replaced_and_the_job_still_answers() -> None:
         assert opened.num_restarts == 1
     finally:
         opened.close()
+
+
+def test_server_outlives_the_thread_that_asked_for_it(sandbox: ForkServerSandbox) -> None:
+    restarts = sandbox.num_restarts
+    results = []
+    for _ in range(4):
+        thread = threading.Thread(target=lambda: results.append(sandbox.run(python("emit({})")).status))
+        thread.start()
+        thread.join()
+        time.sleep(0.05)
+    assert results == ["done"] * 4
+    assert sandbox.num_restarts == restarts
 
 
 def test_closed_sandbox_refuses_and_closes_twice() -> None:

@@ -1,0 +1,117 @@
+"""Time one GRPO step on the CPU with both engines, next to TRL's GRPOTrainer on the same work in the same run.
+
+4 tasks x 4 rollouts x at most 64 new tokens, SmolLM2-135M-Instruct, fp32, one update; a first step is thrown away.
+
+usage: python benchmarks/cpu_step.py [--steps 3] [--only hf vllm trl] [--output benchmarks/results/cpu_step.json]
+
+TRL is installed by `pip install --no-deps -r benchmarks/requirements.txt`.
+"""
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+PARTS = {"rollout_and_reward": "time/rollout_s", "train": "time/train_s", "push": "time/push_s", "step": "time/step_s"}
+
+
+def measure_ours(engine: str, steps: int, folder: Path) -> dict[str, Any]:
+    """Run the trainer as a user would and read its own metrics."""
+    from story_family import NAME, SUBJECTS
+
+    from skyrl_nat.data.specs import write_tasks
+    from skyrl_nat.types import Task
+
+    tasks = [Task(task_id=subject, family=NAME, payload={"subject": subject}) for subject in SUBJECTS]
+    write_tasks(tasks[:-1], folder / "train.parquet")
+    write_tasks(tasks[-1:], folder / "validation.parquet")
+    transport = "gloo" if engine == "vllm" else "host"
+    overrides = [
+        f"engine={engine}",
+        f"weight_sync={transport}",
+        f"name={engine}",
+        f"root_dir={folder}",
+        f"environment.family='{NAME}'",
+        f"environment.train_files=[{folder / 'train.parquet'}]",
+        f"environment.validation_files=[{folder / 'validation.parquet'}]",
+        f"trainer.steps={steps + 1}",
+        "trainer.tasks_per_step=4",
+        "trainer.rollouts_per_task=4",
+        "trainer.micro_batch_tokens=2048",
+        "rollout.max_turns=1",
+        "rollout.max_new_tokens=64",
+        "rollout.max_total_tokens=512",
+        "evaluation.before_and_after=false",
+        "checkpoint.save_final=false",
+        "tracking.backends=[jsonl]",
+    ]
+    environment = {**os.environ, "PYTHONPATH": str(HERE)}
+    subprocess.run([sys.executable, "-m", "skyrl_nat.cli", "train", *overrides], check=True, env=environment)
+    lines = [json.loads(line) for line in (folder / engine / "metrics.jsonl").open()][1:]
+    result = {part: statistics.median(line[name] for line in lines) for part, name in PARTS.items()}
+    result["reward"] = statistics.median(line["rollout/environment_s/mean"] for line in lines)
+    result["completion_tokens"] = statistics.mean(line["rollout/completion_tokens/mean"] for line in lines)
+    result["steps_s"] = [line["time/step_s"] for line in lines]
+    return result
+
+
+def measure_trl(steps: int) -> dict[str, Any]:
+    """Run TRL in a process of its own."""
+    from skyrl_nat.checkpoint.pretrained import resolve_model
+
+    model = resolve_model("smollm2-135m-instruct")
+    command = [sys.executable, str(HERE / "trl_step.py"), str(model), str(steps + 1)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=HERE)
+    found = json.loads(done.stdout.strip().splitlines()[-1])
+    step_s, rollout_s = found["step_s"][1:], found["rollout_and_reward_s"][1:]
+    return {
+        "step": statistics.median(step_s),
+        "rollout_and_reward": statistics.median(rollout_s),
+        "train": statistics.median(step_s) - statistics.median(rollout_s),
+        "completion_tokens": statistics.mean(found["completion_tokens"][1:]),
+        "steps_s": step_s,
+    }
+
+
+def main() -> None:
+    """Measure, print a table, write JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--steps", type=int, default=3, help="measured steps of each")
+    parser.add_argument("--only", nargs="+", choices=["hf", "vllm", "trl"], default=["hf", "vllm", "trl"])
+    parser.add_argument("--output", type=Path, default=HERE / "results" / "cpu_step.json")
+    options = parser.parse_args()
+    results: dict[str, dict[str, Any]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in options.only:
+            results[name] = (
+                measure_trl(options.steps) if name == "trl" else measure_ours(name, options.steps, Path(folder))
+            )
+    ratios = {}
+    if "trl" in results:
+        ratios = {name: results["trl"]["step"] / found["step"] for name, found in results.items() if name != "trl"}
+    for name, found in results.items():
+        shown = ", ".join(f"{part} {found[part]:.1f} s" for part in PARTS if part in found)
+        print(f"{name}: {shown}; {found['completion_tokens']:.0f} tokens a completion")
+    for name, ratio in ratios.items():
+        print(f"{name} is {ratio:.2f} times as fast as TRL")
+    report = {
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}",
+        "work": "4 tasks x 4 rollouts x 64 new tokens, SmolLM2-135M-Instruct, fp32, median of the steps after the first",
+        "results": results,
+        "times_as_fast_as_trl": ratios,
+    }
+    options.output.parent.mkdir(parents=True, exist_ok=True)
+    options.output.write_text(json.dumps(report, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
