@@ -9,7 +9,6 @@ import contextlib
 import os
 import shutil
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import psutil

@@ -5,8 +5,12 @@ import json
 from skyrl_nat.environments.nat_agent.payload import AgentSpec, ToolSpec
 from skyrl_nat.types import Message
 
-_ONE_TOOL = """You write tools for the NeMo Agent Toolkit. Answer with files only. Example `add_one(x: int) -> int`:
-```python agent/register.py
+_SYSTEM = """You write tools for the NeMo Agent Toolkit. Answer with the files only.
+"""
+_EXAMPLE_TASK = (
+    "Write agent/register.py and agent/config.yml with tool `add_one(x: int) -> int`: Return x plus 1. Example: 1 -> 2"
+)
+_EXAMPLE_ANSWER = '''```python agent/register.py
 from nat.plugin_api import Builder, FunctionBaseConfig, register_function
 
 class Config(FunctionBaseConfig, name="add_one"):
@@ -22,8 +26,7 @@ async def add_one(config: Config, builder: Builder):
 workflow:
   _type: add_one
 ```
-<function=finish></function>
-"""
+<function=finish></function>'''
 _OPTIONS = """Options are fields of Config (`digits: int = 2`), read as config.digits, set in the YAML below `_type`.
 """
 _SEVERAL_TOOLS = """One Config class and one function per tool, all in register.py. The YAML then lists the tools:
@@ -43,20 +46,29 @@ LAST_TURN_NOTE = "This is your last turn: write what is missing and call <functi
 
 
 def build_prompt(spec: AgentSpec, max_turns: int) -> list[Message]:
-    """Return system and user message of a task."""
-    system = _ONE_TOOL
+    """Return the first messages of a task.
+
+    The worked example is a turn of the dialogue, since small models imitate what they seem to have said far more
+    readily than what a system message shows.
+    """
+    system = _SYSTEM
     if any(tool.options for tool in spec.functions):
         system += _OPTIONS
     if spec.workflow is not None:
         system += _SEVERAL_TOOLS
     if max_turns > 1:
         system += _TURNS
-    parts = [_describe("Write tool", tool) for tool in spec.tools]
+    files = f"{spec.package}/register.py and {spec.package}/config.yml"
+    first, *others = spec.tools
+    parts = [_describe(f"Write {files} with tool", first), *(_describe("Also tool", tool) for tool in others)]
     if spec.workflow is not None:
-        parts.append(_describe("Write the workflow", spec.workflow))
-    if spec.package != "agent":
-        parts.append(f"Package: {spec.package}.")
-    return [Message(role="system", content=system), Message(role="user", content="\n".join(parts))]
+        parts.append(_describe("And the workflow", spec.workflow))
+    return [
+        Message(role="system", content=system),
+        Message(role="user", content=_EXAMPLE_TASK),
+        Message(role="assistant", content=_EXAMPLE_ANSWER),
+        Message(role="user", content="\n".join(parts)),
+    ]
 
 
 def signature(tool: ToolSpec) -> str:
