@@ -32,9 +32,9 @@ def make(tasks: dict[str, Task], max_turns: int = 4, **extras: Any) -> NatAgentE
 def test_one_message_with_all_files_and_finish_ends_the_episode(tasks: dict[str, Task]) -> None:
     env = make(tasks)
     prompt, _ = env.init([])
-    assert [message["role"] for message in prompt] == ["system", "user"]
-    assert "double_number(x: int) -> int" in prompt[1]["content"]
-    assert "Example: 4 -> 8" in prompt[1]["content"]
+    assert [message["role"] for message in prompt] == ["system", "user", "assistant", "user"]
+    assert "double_number(x: int) -> int" in prompt[-1]["content"]
+    assert "Example: 4 -> 8" in prompt[-1]["content"]
     output = env.step(ANSWER + FINISH)
     assert output["done"]
     assert output["observations"] == []
@@ -115,5 +115,5 @@ def test_prompt_shows_no_hidden_input(tasks: dict[str, Task]) -> None:
     for task in tasks.values():
         if len(task.payload["tools"]) > 1:
             continue  # a visible input of one tool may be a hidden one of another
-        text = str(build_prompt(parse_spec(task.payload), 4))
+        text = build_prompt(parse_spec(task.payload), 4)[-1]["content"]
         assert all(f"Example: {json.dumps(vector['input'])} -> " not in text for vector in task.hidden["vectors"])

@@ -1,0 +1,127 @@
+"""A batch into optimizer steps: what is computed when, and on whom. Policy ranks are recorders here."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import torch
+
+from skyrl_nat.config.load import load_config
+from skyrl_nat.controller.update import samples_of, update_policy
+from skyrl_nat.types import Outcome, RewardResult, Rollout, RolloutGroup, Task
+
+
+def rollout(name: str, reward: float | None, *, sampled: int = 2, outcome: Outcome = Outcome.FINISHED) -> Rollout:
+    result = None if reward is None else RewardResult(total=reward, parts={}, is_success=False)
+    return Rollout(
+        rollout_id=name,
+        task=Task(task_id="t", family="f", payload={}),
+        token_ids=[1] * (2 + sampled),
+        loss_mask=[False, False] + [True] * sampled,
+        rollout_logprobs=[0.0, 0.0] + [-1.0] * sampled,
+        token_versions=[-1, -1] + [0] * sampled,
+        turns=[],
+        prompt=[],
+        outcome=outcome,
+        reward=result,
+    )
+
+
+def group(index: int, rewards: list[float | None], **changes) -> RolloutGroup:
+    lost = Outcome.INFRASTRUCTURE_FAILURE
+    rollouts = [
+        rollout(f"{index}-{i}", reward, **({"outcome": lost} if reward is None else changes))
+        for i, reward in enumerate(rewards)
+    ]
+    return RolloutGroup(task=Task(task_id=f"t{index}", family="f", payload={}), index=index, rollouts=rollouts)
+
+
+@dataclass
+class Ranks:
+    """Remembers calls; log-probs are -2."""
+
+    size: int
+    calls: list[tuple[str, list]] = field(default_factory=list)
+
+    async def call_each(self, method, arguments):
+        self.calls.append((method, list(arguments)))
+        if method == "compute_logprobs":
+            return [[torch.full((m.num_tokens,), -2.0) for m in row] for (row,) in arguments]
+        return [{"loss/policy": float(len(self.calls))} for _ in arguments]
+
+    def of(self, method: str) -> list[list]:
+        return [arguments for name, arguments in self.calls if name == method]
+
+
+@dataclass
+class FakeRun:
+    config: object
+    policy: Ranks
+    reference: Ranks | None = None
+
+
+def run_update(groups, *overrides: str, ranks: int = 1, has_reference: bool = False):
+    config = load_config([f"cluster.num_policy_ranks={ranks}", *overrides])
+    run = FakeRun(config, Ranks(ranks), Ranks(ranks) if has_reference else None)
+    metrics = asyncio.run(update_policy(run, groups))
+    return run, metrics
+
+
+def test_advantages_are_relative_to_the_valid_rollouts_of_the_group():
+    """Rows 15, 16, 18 and GM-04: the lost rollout is not a 0 and shifts nobody."""
+    samples = samples_of([group(0, [1.0, None, 0.0, 0.0, 0.0])], load_config([]).algorithm)
+    assert [sample.sample_id for sample in samples] == ["0-0", "0-2", "0-3", "0-4"]
+    assert [round(sample.advantage, 4) for sample in samples] == [1.5, -0.5, -0.5, -0.5]
+
+
+def test_equal_rewards_give_no_advantage_but_keep_their_samples():
+    """Row 13."""
+    samples = samples_of([group(0, [0.7, 0.7, 0.7])], load_config([]).algorithm)
+    assert [sample.advantage for sample in samples] == [0.0, 0.0, 0.0]
+
+
+def test_truncated_rollouts_count_for_the_baseline_and_leave_the_loss_where_dapo_says_so():
+    """Rows 6 and 47."""
+    mixed = group(0, [1.0, 0.0])
+    mixed.rollouts[1] = rollout("0-1", 0.0, outcome=Outcome.TRUNCATED)
+    assert len(samples_of([mixed], load_config([]).algorithm)) == 2
+    kept = samples_of([mixed], load_config(["algorithm=dapo"]).algorithm)
+    assert [(sample.sample_id, round(sample.advantage, 4)) for sample in kept] == [("0-0", 0.7071)]
+
+
+def test_denominator_is_that_of_all_ranks_and_micro_batches():
+    """Rows 1 and 2."""
+    groups = [group(0, [1.0, 0.0], sampled=1), group(1, [1.0, 0.0], sampled=9)]
+    run, _ = run_update(groups, ranks=2)
+    (arguments,) = run.policy.of("train")
+    assert [denominator for _, denominator in arguments] == [20.0, 20.0]
+    assert len({len(row) for row, _ in arguments}) == 1, "every rank has the same number of micro-batches"
+
+
+def test_single_update_needs_no_second_forward_pass():
+    run, _ = run_update([group(0, [1.0, 0.0])])
+    assert run.policy.of("compute_logprobs") == []
+
+
+def test_several_updates_compute_all_old_logprobs_before_the_first_step():
+    """GM-10: recomputing them in between would make every ratio 1."""
+    groups = [group(i, [1.0, 0.0]) for i in range(4)]
+    run, metrics = run_update(groups, "trainer.tasks_per_step=4", "trainer.updates_per_batch=2")
+    assert [name for name, _ in run.policy.calls] == ["compute_logprobs", "compute_logprobs", "train", "train"]
+    for arguments in run.policy.of("train"):
+        for row, _ in arguments:
+            assert all(bool((m.old_logprobs == -2).all()) for m in row)
+    assert metrics["loss/policy"] == 3.5, "the mean of both optimizer steps"
+
+
+def test_reference_is_asked_only_where_there_is_one():
+    run, _ = run_update([group(0, [1.0, 0.0])], "algorithm.kl_coefficient=0.1", has_reference=True)
+    ((row, _),) = run.policy.of("train")[0]
+    assert all(bool((m.ref_logprobs == -2).all()) for m in row)
+    without, _ = run_update([group(0, [1.0, 0.0])])
+    ((row, _),) = without.policy.of("train")[0]
+    assert all(m.ref_logprobs is None for m in row)
+
+
+def test_counts_of_the_batch_are_reported():
+    _, metrics = run_update([group(0, [1.0, None, 0.0], sampled=3)])
+    assert (metrics["batch/num_samples"], metrics["batch/num_tokens"], metrics["batch/num_loss_tokens"]) == (2, 10, 6)
