@@ -105,7 +105,7 @@ def main() -> None:
     report = {
         "date": time.strftime("%Y-%m-%d"),
         "machine": f"{os.cpu_count()} cores, {platform.machine()}",
-        "work": "4 tasks x 4 rollouts x 64 new tokens, SmolLM2-135M-Instruct, fp32, median of the steps after the first",
+        "work": "4 tasks x 4 rollouts x 64 new tokens, SmolLM2-135M, fp32, median of the steps after the first",
         "results": results,
         "times_as_fast_as_trl": ratios,
     }

@@ -1,6 +1,7 @@
 """The tensors of one forward pass. Legend: N packed tokens, B sequences."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -47,7 +48,7 @@ class MicroBatch:
 
     def to(self, device: torch.device) -> "MicroBatch":
         """Return a copy on a device."""
-        moved = {
+        moved: dict[str, Any] = {
             name: value.to(device) if isinstance(value, Tensor) else value
             for name in self.__slots__
             for value in [getattr(self, name)]

@@ -12,7 +12,10 @@ from ray.actor import ActorHandle
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from skyrl_nat.cluster.placement import Slot
+from skyrl_nat.cluster.placement import PlacementPlan, Slot
+
+COMPUTING = ("policy", "engine")
+"""Roles that share the cores; all others get one thread."""
 
 
 class _Host:
@@ -33,7 +36,7 @@ class _Host:
         return {"pid": os.getpid(), "node": socket.gethostname(), "python": sys.executable}
 
 
-@ray.remote(concurrency_groups={"control": 2})
+@ray.remote(concurrency_groups={"control": 2})  # pyright: ignore[reportCallIssue]  # not in its stubs
 class ThreadedHost(_Host):
     """For workers with blocking methods: one call at a time, control calls beside it."""
 
@@ -47,7 +50,7 @@ class ThreadedHost(_Host):
         return getattr(self, method)()
 
 
-@ray.remote(max_concurrency=2048)
+@ray.remote(max_concurrency=2048)  # pyright: ignore[reportCallIssue]  # not in its stubs
 class AsyncHost(_Host):
     """For workers with async methods: many calls at once on one event loop."""
 
@@ -67,7 +70,7 @@ def spawn(
     kwargs: dict[str, Any],
     *,
     group: PlacementGroup,
-    num_threads: int,
+    plan: PlacementPlan,
     is_async: bool,
     max_restarts: int = 0,
 ) -> ActorHandle:
@@ -78,11 +81,14 @@ def spawn(
         factory: `module:Class` of the plain worker.
         kwargs: Its constructor arguments.
         group: The reservation that the slot lies in.
-        num_threads: CPU threads for torch and OpenMP in it.
+        plan: What the slot is part of.
         is_async: Whether the worker's methods are coroutines.
         max_restarts: Times that Ray makes a dead actor anew; only for workers without state worth keeping.
     """
-    environment = {"OMP_NUM_THREADS": str(num_threads)}
+    environment = {"OMP_NUM_THREADS": str(plan.num_threads if slot.role in COMPUTING else 1)}
+    if plan.is_overlapped:
+        # Threads that spin while they wait would take the cores from the process that computes.
+        environment |= {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
     if slot.gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, slot.gpus))
     host = AsyncHost if is_async else ThreadedHost

@@ -38,6 +38,8 @@ class PlacementPlan:
     """Resources reserved on each node, in node order."""
     num_threads: int
     """CPU threads of each engine and policy rank."""
+    is_overlapped: bool = False
+    """Whether engines and trainer compute at the same time."""
 
     def of_role(self, role: str) -> list[Slot]:
         """Return the slots of a role in rank order."""
@@ -56,7 +58,9 @@ class PlacementPlan:
         return rows
 
 
-def plan_placement(config: ClusterConfig, nodes: Sequence[NodeResources]) -> PlacementPlan:
+def plan_placement(
+    config: ClusterConfig, nodes: Sequence[NodeResources], *, is_overlapped: bool = False
+) -> PlacementPlan:
     """Place every worker.
 
     Colocated: policy rank r and the engine that covers GPU r share that GPU. Disaggregated: the policy takes
@@ -66,6 +70,7 @@ def plan_placement(config: ClusterConfig, nodes: Sequence[NodeResources]) -> Pla
     Args:
         config: Counts and mode.
         nodes: What Ray sees; the first `num_nodes` that are large enough are used.
+        is_overlapped: Engines and trainer compute at the same time (staleness above 0).
 
     Raises:
         ConfigError: With the shortfall in words.
@@ -92,7 +97,10 @@ def plan_placement(config: ClusterConfig, nodes: Sequence[NodeResources]) -> Pla
         for _ in chosen
     )
     return PlacementPlan(
-        slots=(*accelerated, *others), bundles=bundles, num_threads=_num_threads(config, chosen, accelerated)
+        slots=(*accelerated, *others),
+        bundles=bundles,
+        num_threads=_num_threads(config, chosen, accelerated, is_overlapped),
+        is_overlapped=is_overlapped,
     )
 
 
@@ -123,12 +131,14 @@ def _gpu_slots(config: ClusterConfig) -> list[Slot]:
     return policy + engines
 
 
-def _num_threads(config: ClusterConfig, nodes: Sequence[NodeResources], slots: Sequence[Slot]) -> int:
+def _num_threads(
+    config: ClusterConfig, nodes: Sequence[NodeResources], slots: Sequence[Slot], is_overlapped: bool
+) -> int:
     if config.num_threads:
         return config.num_threads
     cpus = min(node.num_cpus for node in nodes)
     computing = [slot for slot in slots if slot.node == 0]
-    if config.device is Device.cpu and config.placement is Placement.colocated:
+    if config.device is Device.cpu and config.placement is Placement.colocated and not is_overlapped:
         # Engines and trainer take turns on the same cores, so each may use all of its kind's share.
         kinds = [sum(slot.role == role for slot in computing) for role in ("policy", "engine")]
         return max(1, int(cpus // max(kinds)))

@@ -17,9 +17,6 @@ LOCAL_OBJECT_STORE_BYTES = 2 * 1024**3
 ACTOR_ENVIRONMENT = {
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_DISABLE_TELEMETRY": "1",
-    # Waiting OpenMP threads must not take the cores from the process that computes.
-    "OMP_WAIT_POLICY": "PASSIVE",
-    "KMP_BLOCKTIME": "0",
     # GPUs are handed out by the placement plan, not by Ray's own counting.
     "RAY_EXPERIMENTAL_NOSET_CUDA_VISIBLE_DEVICES": "1",
 }

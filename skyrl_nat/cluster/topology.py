@@ -58,7 +58,7 @@ async def start_topology(config: RunConfig, model_path: Path, total_steps: int) 
         WorkerError, EngineError, DeadlineError: If a worker does not come up.
     """
     with ray_session(config.cluster) as nodes:
-        plan = plan_placement(config.cluster, nodes)
+        plan = plan_placement(config.cluster, nodes, is_overlapped=config.trainer.staleness > 0)
         with reserved(plan, config.cluster.start_timeout_s) as bundle:
             starter = _Starter(config, plan, bundle, model_path, total_steps)
             topology = await starter.start()
@@ -165,7 +165,7 @@ class _Starter:
                 factory,
                 arguments,
                 group=self._bundle,
-                num_threads=self._plan.num_threads,
+                plan=self._plan,
                 is_async=False,
             )
             for slot in self._plan.of_role("policy")
@@ -192,7 +192,7 @@ class _Starter:
                     ENGINES[config.engine.kind],
                     arguments,
                     group=self._bundle,
-                    num_threads=self._plan.num_threads,
+                    plan=self._plan,
                     is_async=True,
                 )
             )
@@ -220,7 +220,7 @@ class _Starter:
                 factory,
                 arguments,
                 group=self._bundle,
-                num_threads=1,
+                plan=self._plan,
                 is_async=True,
                 max_restarts=ANY_NUMBER_OF_RESTARTS,
             )

@@ -57,9 +57,11 @@ def config_from_file(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     try:
         data: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
         if not isinstance(data, dict):
-            raise ConfigError(f"{path} must be a run's saved config.yaml, got {type(data).__name__}. Restore the file")
+            raise ConfigError(f"{path} must be a run's saved config.yaml, got something else. Restore the file")
         merged = OmegaConf.merge(
-            OmegaConf.structured(RunConfig), OmegaConf.create(data), OmegaConf.from_dotlist(list(overrides))
+            OmegaConf.structured(RunConfig),
+            OmegaConf.create(cast("Any", data)),
+            OmegaConf.from_dotlist(list(overrides)),
         )
         return cast("RunConfig", OmegaConf.to_object(merged))
     except ConfigError:
@@ -104,4 +106,5 @@ def _unknown_key(key: str) -> str:
 def _known_keys(node: Any, prefix: str) -> list[str]:
     if not isinstance(node, dict):
         return [prefix]
-    return [key for name, value in node.items() for key in _known_keys(value, f"{prefix}.{name}".lstrip("."))]
+    items = cast("dict[str, Any]", node).items()
+    return [key for name, value in items for key in _known_keys(value, f"{prefix}.{name}".lstrip("."))]

@@ -282,7 +282,8 @@ def find_checkpoint(config: RunConfig) -> Path | None:
     if config.resume == "never":
         if (folder / "config.yaml").exists():
             raise ConfigError(
-                f"name must be new with resume=never, but {folder} already holds a run. Use resume=latest or another name"
+                f"name must be new with resume=never, but {folder} already holds a run. "
+                "Use resume=latest or another name"
             )
         return None
     if config.resume == "latest":

@@ -253,8 +253,6 @@ class VllmEngine:
             os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)  # would overrule kv_cache_memory_bytes
             os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
             os.environ["OMP_NUM_THREADS"] = str(max(1, self.num_threads))
-            # Threads that spin while they wait cost more than they save where others compute too.
-            os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
     def _build(self) -> Any:
         from vllm.engine.arg_utils import AsyncEngineArgs

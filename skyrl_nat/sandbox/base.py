@@ -23,7 +23,7 @@ class SandboxResult:
     """What came back. Everything in `output` was produced beside untrusted code: evidence, never a verdict."""
 
     status: str
-    """`done` (the job handed back its output), `timeout`, `died` (killed, exited early, memory), `refused` (bad job)."""
+    """`done` (an answer came), `timeout`, `died` (killed, exited early, memory), `refused` (bad job)."""
     output: dict[str, Any]
     """The job's JSON answer; empty unless `done`."""
     log: str

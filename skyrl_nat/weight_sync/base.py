@@ -23,7 +23,7 @@ class TensorSpec:
 def tensor_digest(tensor: Tensor) -> str:
     """Return the SHA-256 (hex, first 16 characters) of a tensor's raw bytes in its own dtype."""
     raw = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return hashlib.sha256(memoryview(raw)).hexdigest()[:16]
+    return hashlib.sha256(raw.data).hexdigest()[:16]
 
 
 class WorkerCalls(Protocol):

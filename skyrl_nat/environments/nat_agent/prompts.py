@@ -10,7 +10,7 @@ _SYSTEM = """You write tools for the NeMo Agent Toolkit. Answer with the files o
 _EXAMPLE_TASK = (
     "Write agent/register.py and agent/config.yml with tool `add_one(x: int) -> int`: Return x plus 1. Example: 1 -> 2"
 )
-_EXAMPLE_ANSWER = '''```python agent/register.py
+_EXAMPLE_ANSWER = """```python agent/register.py
 from nat.plugin_api import Builder, FunctionBaseConfig, register_function
 
 class Config(FunctionBaseConfig, name="add_one"):
@@ -26,7 +26,7 @@ async def add_one(config: Config, builder: Builder):
 workflow:
   _type: add_one
 ```
-<function=finish></function>'''
+<function=finish></function>"""
 _OPTIONS = """Options are fields of Config (`digits: int = 2`), read as config.digits, set in the YAML below `_type`.
 """
 _SEVERAL_TOOLS = """One Config class and one function per tool, all in register.py. The YAML then lists the tools:

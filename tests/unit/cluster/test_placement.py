@@ -29,6 +29,10 @@ def test_laptop_holds_one_of_each_and_all_threads():
     assert plan.bundles == ({"CPU": 1.0},)
 
 
+def test_overlapped_engine_and_trainer_share_the_threads():
+    assert plan_placement(ClusterConfig(), [LAPTOP], is_overlapped=True).num_threads == 1
+
+
 def test_two_policy_ranks_on_a_laptop_share_its_threads():
     assert plan_placement(ClusterConfig(num_policy_ranks=2), [LAPTOP]).num_threads == 1
 

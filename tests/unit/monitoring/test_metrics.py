@@ -30,9 +30,7 @@ def group(*rollouts: Rollout) -> RolloutGroup:
 
 def test_means_are_over_rollouts_with_a_verdict_and_zero_is_a_verdict():
     """Rows 17 and 18."""
-    metrics = group_metrics(
-        [group(rollout(0.0), rollout(1.0), rollout(None, outcome=Outcome.INFRASTRUCTURE_FAILURE))]
-    )
+    metrics = group_metrics([group(rollout(0.0), rollout(1.0), rollout(None, outcome=Outcome.INFRASTRUCTURE_FAILURE))])
     assert metrics["rollout/reward/mean"] == 0.5
     assert metrics["rollout/success/mean"] == 0.5
     assert metrics["reward/p/mean"] == 0.25

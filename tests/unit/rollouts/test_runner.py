@@ -1,6 +1,7 @@
 """One group: masks, outcomes, retries, order; with a scripted engine and environment."""
 
 import asyncio
+import itertools
 from dataclasses import replace
 
 import pytest
@@ -120,7 +121,7 @@ def test_later_prompts_start_with_the_exact_tokens_of_earlier_ones():
     engine = Engine()
     play(engine, World(turns=3))
     prompts = [request.prompt_token_ids for request in engine.requests]
-    assert all(later[: len(earlier)] == earlier for earlier, later in zip(prompts, prompts[1:], strict=False))
+    assert all(later[: len(earlier)] == earlier for earlier, later in itertools.pairwise(prompts))
     assert prompts[1] == [*prompts[0], 7, 8, EOS, 201]
 
 

@@ -16,19 +16,16 @@ from policy_ranks import (
     run_ranks,
     train_steps,
 )
-from safetensors import safe_open
 from tiny_model import make_tiny_model
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 from torch.nn import Parameter
-from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
+from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
 from skyrl_nat.batching.packing import attach_logprobs, unpack_per_sample
-from skyrl_nat.errors import CheckpointError, StoppedError, WeightSyncError, WorkerError
+from skyrl_nat.errors import CheckpointError, StoppedError, WorkerError
 from skyrl_nat.types import TrainingSample
-from skyrl_nat.weight_sync.base import tensor_digest
 from skyrl_nat.workers import process_group
-from skyrl_nat.workers.policy import PolicyWorker
 
 
 @pytest.fixture(scope="module")
@@ -368,72 +365,3 @@ def test_memory_does_not_grow_from_step_to_step(folder: Path) -> None:
     for _ in range(7):
         worker.train(row, denominator)
     assert live_tensors() <= before
-
-
-def test_exported_names_shapes_and_values_are_those_of_the_checkpoint(folder: Path, tmp_path: Path) -> None:
-    """Row 57, from the trainer's side: nothing is missing, renamed or sent twice."""
-    worker: PolicyWorker = make_worker(folder)
-    (row,), _ = make_grid(make_samples())
-    worker.compute_logprobs(row)
-    with safe_open(folder / "model.safetensors", framework="pt") as file:
-        original = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-    manifest = worker.weight_manifest("bfloat16")
-    assert {s.name: s.shape for s in manifest} == {n: tuple(t.shape) for n, t in original.items()}
-    assert {s.dtype for s in manifest} == {"bfloat16"}
-    assert [s.name for s in manifest] == [name for name, _ in worker.named_full_tensors()]
-    exported = worker.export_weights()
-    assert all(torch.equal(exported[name], tensor) for name, tensor in original.items())
-    digests = {name: tensor_digest(t.bfloat16()) for name, t in original.items()}
-    assert worker.checksums("bfloat16") == digests
-    worker.export_hf(tmp_path / "hf", "bfloat16")
-    reloaded = AutoModelForCausalLM.from_pretrained(tmp_path / "hf")
-    assert reloaded.dtype is torch.bfloat16
-    weight = reloaded.model.layers[1].mlp.up_proj.weight
-    assert torch.equal(weight, original["model.layers.1.mlp.up_proj.weight"].bfloat16())
-    assert AutoTokenizer.from_pretrained(tmp_path / "hf").chat_template is not None
-
-
-def test_exported_weights_do_not_change_with_later_steps(folder: Path) -> None:
-    worker = make_worker(folder)
-    exported = worker.export_weights()
-    kept = {name: tensor.clone() for name, tensor in exported.items()}
-    (row,), denominator = make_grid(make_samples())
-    worker.train(row, denominator)
-    assert all(torch.equal(exported[name], kept[name]) for name in kept)
-    assert any(not torch.equal(t, kept[n]) for n, t in worker.export_weights().items())
-
-
-def test_a_worker_refuses_use_before_build_and_says_who_it_is(folder: Path) -> None:
-    worker = make_worker(folder)
-    assert worker.ping()["rank"] == 0
-    worker._module = None
-    with pytest.raises(WorkerError, match="Call build first"):
-        worker.compute_logprobs([])
-
-
-def test_weights_are_sent_as_announced_and_only_through_an_open_channel(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Row 57: what is sent is the manifest, in order, in the announced format."""
-    sent: list[tuple[str, tuple[int, ...], str]] = []
-
-    class Recorder:
-        def __init__(self, info: dict[str, Any]) -> None:
-            assert info["port"] == 1
-
-        def send(self, tensors: Iterator[tuple[str, Tensor]]) -> None:
-            sent.extend((n, tuple(t.shape), str(t.dtype).removeprefix("torch.")) for n, t in tensors)
-
-        def close(self) -> None:
-            sent.append(("closed", (), ""))
-
-    monkeypatch.setattr("skyrl_nat.weight_sync.gloo.GlooSender", Recorder)
-    worker = make_worker(folder)
-    with pytest.raises(WeightSyncError, match="Call connect_weights first"):
-        worker.send_weights()
-    worker.connect_weights({"port": 1, "dtype": "bfloat16"})
-    worker.send_weights()
-    assert sent == [(s.name, s.shape, s.dtype) for s in worker.weight_manifest()]
-    assert sent[0][2] == "bfloat16"
-    worker.connect_weights({"port": 1})
-    assert sent[-1][0] == "closed"
