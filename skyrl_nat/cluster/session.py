@@ -2,6 +2,8 @@
 
 import logging
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -38,8 +40,12 @@ def ray_session(config: ClusterConfig) -> Iterator[list[NodeResources]]:
     address = config.ray_address or os.environ.get("RAY_ADDRESS")
     was_running = ray.is_initialized()
     if not was_running:
+        on_sigterm = signal.getsignal(signal.SIGTERM)
         try:
             _init(config, address)
+            if threading.current_thread() is threading.main_thread():
+                # Ray puts a handler of its own there, which aborts the process.
+                signal.signal(signal.SIGTERM, on_sigterm)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise WorkerError(
                 f"Ray must be reachable at {address or 'this machine'}, but: {error}. Start it with `ray start --head` "
