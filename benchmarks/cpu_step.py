@@ -57,7 +57,7 @@ def measure_ours(engine: str, steps: int, folder: Path) -> dict[str, Any]:
     subprocess.run([sys.executable, "-m", "skyrl_nat.cli", "train", *overrides], check=True, env=environment)
     lines = [json.loads(line) for line in (folder / engine / "metrics.jsonl").open()][1:]
     result = {part: statistics.median(line[name] for line in lines) for part, name in PARTS.items()}
-    result["reward"] = statistics.median(line["rollout/environment_s/mean"] for line in lines)
+    result["environment_step"] = statistics.median(line["rollout/environment_s/mean"] for line in lines)
     result["completion_tokens"] = statistics.mean(line["rollout/completion_tokens/mean"] for line in lines)
     result["steps_s"] = [line["time/step_s"] for line in lines]
     return result

@@ -58,9 +58,11 @@ class CheckpointManager:
             file.flush()
             os.fsync(file.fileno())
         final = part.with_suffix("")
+        replaced = final.with_suffix(f".old{_PART}")
         if final.exists():
-            final.rename(final.with_suffix(f".old{_PART}"))
+            final.rename(replaced)
         part.rename(final)
+        shutil.rmtree(replaced, ignore_errors=True)
         self._fsync_parent()
         self._delete_old()
         return final

@@ -6,7 +6,7 @@ from typing import Any
 
 import ray
 from ray.actor import ActorHandle
-from ray.exceptions import ActorDiedError, ActorUnavailableError, RayActorError, RayTaskError
+from ray.exceptions import RayActorError, RayTaskError
 
 from skyrl_nat.errors import DeadlineError, SkyRLNatError, WorkerError
 
@@ -86,7 +86,7 @@ class ActorGroup:
             raise DeadlineError(
                 f"{who} must answer `{method}` within {timeout_s:g} s, it did not. Look at its log, or raise the limit"
             ) from error
-        except (ActorDiedError, ActorUnavailableError, RayActorError) as error:
+        except RayActorError as error:
             raise WorkerError(
                 f"{who} must stay alive during `{method}`, it died: {_first_line(error)}. Go on with resume=latest"
             ) from error

@@ -22,7 +22,7 @@ class ModelConfig:
     dtype: Dtype = Dtype.float32
     """Format of the master weights, gradients' reduction and optimizer state."""
     compute_dtype: Dtype = Dtype.float32
-    """Format of forward and backward; bfloat16 on GPUs, float32 on CPUs (bfloat16 is 6 times slower there)."""
+    """Format of forward and backward; bfloat16 on GPUs, float32 on CPUs (bfloat16 is emulated on many of them)."""
     activation_checkpointing: bool = False
     """Recompute each decoder layer in the backward pass instead of keeping its activations."""
     logprob_chunk_tokens: int = 1024

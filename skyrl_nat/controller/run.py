@@ -18,7 +18,7 @@ from skyrl_nat.config.run import RunConfig
 from skyrl_nat.data.prompts import PromptStream
 from skyrl_nat.data.specs import load_tasks
 from skyrl_nat.engines.pool import EnginePool
-from skyrl_nat.errors import CheckpointError, ConfigError, DataError
+from skyrl_nat.errors import ConfigError, DataError, WeightSyncError
 from skyrl_nat.monitoring.console import ConsoleBackend
 from skyrl_nat.monitoring.metrics import group_metrics, staleness_metrics
 from skyrl_nat.monitoring.tracker import Tracker
@@ -124,6 +124,8 @@ class Run:
             {
                 **group_metrics(groups),
                 **staleness_metrics(groups, self.step - 1),
+                # Over all groups since the last batch, those that were dropped included.
+                **{f"rollout/{outcome}/count": float(number) for outcome, number in counts.outcomes.items()},
                 "rollout/dropped_groups/count": float(counts.dropped_groups),
                 "rollout/stale_groups/count": float(counts.stale_groups),
                 **metrics,
@@ -192,7 +194,7 @@ class Run:
         for rank, found in enumerate(await self.engines.call_all("checksums")):
             wrong = sorted(name for name in expected if found.get(name) != expected[name])
             if wrong:
-                raise CheckpointError(
+                raise WeightSyncError(
                     f"Engine {rank} must hold the policy's weights bit for bit after a push, {len(wrong)} tensors "
                     f"differ: {', '.join(wrong[:5])}. Restart the run and report this"
                 )
@@ -249,26 +251,19 @@ def load_data(config: RunConfig) -> tuple[list[Task], list[Task]]:
         DataError: With counts, where too few tasks are left for one step.
     """
     environment = config.environment
-    train = load_tasks(environment.train_files)
-    held_out = load_tasks(environment.validation_files)
-    kept = [task for task in train if task.difficulty <= environment.max_difficulty]
-    if config.total_steps(len(kept)) < 1:
+    filters = {"family": environment.family, "max_difficulty": environment.max_difficulty}
+    train = load_tasks(environment.train_files, **filters)
+    held_out = load_tasks(environment.validation_files, **filters)
+    if config.total_steps(len(train)) < 1:
         raise DataError(
             f"The training set must give at least one step of {config.trainer.tasks_per_step} tasks, got {len(train)} "
-            f"rows of which {len(kept)} are within environment.max_difficulty={environment.max_difficulty} and "
+            f"tasks within environment.max_difficulty={environment.max_difficulty} and "
             f"trainer.epochs={config.trainer.epochs}. Add tasks, or lower trainer.tasks_per_step"
-        )
-    if not kept:
-        raise DataError(
-            f"The training set must hold a task within environment.max_difficulty={environment.max_difficulty}, got "
-            f"{len(train)} rows, all harder. Raise it"
         )
     shared = sorted({task.task_id for task in train} & {task.task_id for task in held_out})
     if shared:
         raise DataError(f"Held-out tasks must not be trained on, both sets hold: {', '.join(shared[:5])}. Split again")
-    held_out = [task for task in held_out if task.difficulty <= environment.max_difficulty]
-    limit = config.evaluation.num_tasks or len(held_out)
-    return kept, held_out[:limit]
+    return train, held_out[: config.evaluation.num_tasks or len(held_out)]
 
 
 def find_checkpoint(config: RunConfig) -> Path | None:

@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import hashlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -281,8 +281,3 @@ def _with_environment_reward(rollout: Rollout) -> Rollout:
     total = rollout.metrics["environment_reward"]
     reward = RewardResult(total=total, parts={"environment": total}, is_success=total >= 1.0)
     return replace(rollout, reward=reward)
-
-
-def reward_totals(rollouts: Sequence[Rollout]) -> list[float]:
-    """Return the rewards of rollouts that all have one."""
-    return [rollout.reward.total for rollout in rollouts if rollout.reward is not None]

@@ -42,7 +42,7 @@ def test_saving_a_step_again_replaces_it(tmp_path):
     save(manager, 5, "old")
     final = save(manager, 5, "new")
     assert (final / "policy" / "data.bin").read_text() == "new"
-    assert [path.name for path in tmp_path.iterdir()] == ["step_000005"] or manager.all() == [final]
+    assert [path.name for path in tmp_path.iterdir()] == ["step_000005"]
 
 
 @pytest.mark.parametrize("fault", ["cut", "lost", "manifest"])

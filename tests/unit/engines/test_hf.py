@@ -64,11 +64,17 @@ def test_alone_means_equal_to_the_bit_whatever_else_is_asked(folder: Path) -> No
 
 def test_a_cancelled_request_leaves_and_the_engine_goes_on(folder: Path) -> None:
     async def cancel(engine: HfEngine) -> tuple[bool, Completion]:
+        # It must be in the middle of its tokens: no early end, and it stands still while it is cancelled.
+        engine._decoder.stop_token_ids = frozenset()
         long = asyncio.create_task(engine.generate(request([1, 2], 1, num_new=250)))
-        await asyncio.sleep(0.02)
+        while not engine._decoder.active:  # noqa: ASYNC110  (the decoder lives in a thread and has no event)
+            await asyncio.sleep(0)
+        await engine.pause()
+        assert not long.done()
         long.cancel()
         with pytest.raises(asyncio.CancelledError):
             await long
+        await engine.resume()
         answer = await engine.generate(request([3, 4]))
         return engine._decoder.has_work, answer
 

@@ -1,7 +1,6 @@
 """The policy worker on a tiny real model: exactness and invariances."""
 
 import gc
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,18 +24,8 @@ from transformers import AutoModelForCausalLM, LlamaForCausalLM
 from skyrl_nat.batching.packing import attach_logprobs, unpack_per_sample
 from skyrl_nat.errors import CheckpointError, StoppedError, WorkerError
 from skyrl_nat.types import TrainingSample
-from skyrl_nat.workers import process_group
 
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_tiny_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _leave_group() -> Iterator[None]:
-    yield
-    process_group.destroy_group()
+pytestmark = pytest.mark.usefixtures("leave_group")
 
 
 @pytest.fixture(scope="module")

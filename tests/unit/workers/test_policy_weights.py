@@ -12,25 +12,14 @@ from policy_ranks import (
     make_worker,
 )
 from safetensors import safe_open
-from tiny_model import make_tiny_model
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from skyrl_nat.errors import WeightSyncError, WorkerError
 from skyrl_nat.weight_sync.base import tensor_digest
-from skyrl_nat.workers import process_group
 from skyrl_nat.workers.policy import PolicyWorker
 
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return make_tiny_model(tmp_path_factory.mktemp("model"))
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _leave_group() -> Iterator[None]:
-    yield
-    process_group.destroy_group()
+pytestmark = pytest.mark.usefixtures("leave_group")
 
 
 def test_exported_names_shapes_and_values_are_those_of_the_checkpoint(folder: Path, tmp_path: Path) -> None:
