@@ -16,6 +16,8 @@ from skyrl_nat.cluster.placement import PlacementPlan, Slot
 
 COMPUTING = ("policy", "engine")
 """Roles that share the cores; all others get one thread."""
+KEEP_MEMORY = "glibc.malloc.mmap_threshold=8589934592:glibc.malloc.trim_threshold=17179869184:glibc.malloc.arena_max=1"
+"""Freed memory stays with the process: by default every large tensor is mapped, faulted in and unmapped anew."""
 
 
 class _Host:
@@ -91,6 +93,11 @@ def spawn(
         environment |= {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
     if slot.gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, slot.gpus))
+    elif slot.role in COMPUTING:
+        environment["GLIBC_TUNABLES"] = KEEP_MEMORY
+    if slot.role == "policy":
+        # What it returns travels as raw bytes instead of one pickled storage per tensor; receivers only read it.
+        environment["RAY_ENABLE_ZERO_COPY_TORCH_TENSORS"] = "1"
     host = AsyncHost if is_async else ThreadedHost
     return host.options(  # pyright: ignore[reportAttributeAccessIssue]
         num_cpus=0,

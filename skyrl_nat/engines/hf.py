@@ -17,6 +17,7 @@ from transformers import AttentionInterface, AutoModelForCausalLM
 
 from skyrl_nat.config.rollout import EngineConfig
 from skyrl_nat.engines.decoder import Decoder, DecodingRequest
+from skyrl_nat.engines.few_rows import speed_up_few_rows
 from skyrl_nat.engines.kv_slots import KvShape, KvSlots, slot_attention
 from skyrl_nat.engines.lifecycle import Lifecycle
 from skyrl_nat.engines.model_folder import (
@@ -197,6 +198,8 @@ class HfEngine:
                 self.folder, dtype=dtype, attn_implementation=_ATTENTION, local_files_only=True
             )
         model = model.to(self.device).eval().requires_grad_(False)
+        if self.device == "cpu":
+            speed_up_few_rows(model)
         self._parameters = dict(model.named_parameters())
         self._expected = read_expected_shapes(self.folder)
         if self._is_tied:
