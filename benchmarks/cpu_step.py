@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-PARTS = {"rollout_and_reward": "time/rollout_s", "train": "time/train_s", "push": "time/push_s", "step": "time/step_s"}
+PARTS = ("rollout", "reward", "train", "push", "step")
 
 
 def measure_ours(engine: str, steps: int, folder: Path) -> dict[str, Any]:
@@ -56,10 +56,14 @@ def measure_ours(engine: str, steps: int, folder: Path) -> dict[str, Any]:
     environment = {**os.environ, "PYTHONPATH": str(HERE)}
     subprocess.run([sys.executable, "-m", "skyrl_nat.cli", "train", *overrides], check=True, env=environment)
     lines = [json.loads(line) for line in (folder / engine / "metrics.jsonl").open()][1:]
-    result = {part: statistics.median(line[name] for line in lines) for part, name in PARTS.items()}
-    result["environment_step"] = statistics.median(line["rollout/environment_s/mean"] for line in lines)
+    for line in lines:
+        # Generation waits for neither: all groups end together here, and their environments and verdicts follow.
+        line["reward"] = line["rollout/environment_s/mean"] + line["rollout/score_s/max"]
+        line["rollout"] = line["time/rollout_s"] - line["reward"]
+        line |= {part: line[f"time/{part}_s"] for part in ("train", "push", "step")}
+    result: dict[str, Any] = {part: statistics.median(line[part] for line in lines) for part in PARTS}
     result["completion_tokens"] = statistics.mean(line["rollout/completion_tokens/mean"] for line in lines)
-    result["steps_s"] = [line["time/step_s"] for line in lines]
+    result["steps_s"] = [line["step"] for line in lines]
     return result
 
 
@@ -71,11 +75,12 @@ def measure_trl(steps: int) -> dict[str, Any]:
     command = [sys.executable, str(HERE / "trl_step.py"), str(model), str(steps + 1)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=HERE)
     found = json.loads(done.stdout.strip().splitlines()[-1])
-    step_s, rollout_s = found["step_s"][1:], found["rollout_and_reward_s"][1:]
+    step_s, generation_s, reward_s = (found[name][1:] for name in ("step_s", "generation_s", "reward_s"))
     return {
+        "rollout": statistics.median(generation_s) - statistics.median(reward_s),
+        "reward": statistics.median(reward_s),
+        "train": statistics.median(step_s) - statistics.median(generation_s),
         "step": statistics.median(step_s),
-        "rollout_and_reward": statistics.median(rollout_s),
-        "train": statistics.median(step_s) - statistics.median(rollout_s),
         "completion_tokens": statistics.mean(found["completion_tokens"][1:]),
         "steps_s": step_s,
     }

@@ -31,9 +31,15 @@ class StepClock(TrainerCallback):
         self.seconds.append(time.perf_counter() - self._started)
 
 
+REWARD_S: list[float] = []
+
+
 def reward(completions: list[list[dict[str, str]]], **_: object) -> list[float]:
     """Score completions as the benchmark's own family does."""
-    return [share_of_vowels(completion[0]["content"]) for completion in completions]
+    started = time.perf_counter()
+    rewards = [share_of_vowels(completion[0]["content"]) for completion in completions]
+    REWARD_S.append(time.perf_counter() - started)
+    return rewards
 
 
 def main(model: str, num_steps: int) -> None:
@@ -73,7 +79,11 @@ def main(model: str, num_steps: int) -> None:
     lengths = [
         entry["completions/mean_length"] for entry in trainer.state.log_history if "completions/mean_length" in entry
     ]
-    print(json.dumps({"step_s": clock.seconds, "rollout_and_reward_s": generation, "completion_tokens": lengths}))
+    print(
+        json.dumps(
+            {"step_s": clock.seconds, "generation_s": generation, "reward_s": REWARD_S, "completion_tokens": lengths}
+        )
+    )
 
 
 if __name__ == "__main__":

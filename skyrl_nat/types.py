@@ -177,6 +177,8 @@ class RolloutGroup:
     index: int
     """Position of the task in the stream of the run; groups are consumed in this order."""
     rollouts: list[Rollout]
+    score_s: float = 0.0
+    """Seconds between the end of the last rollout and its verdict."""
 
     @property
     def valid_rollouts(self) -> list[Rollout]:

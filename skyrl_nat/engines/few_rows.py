@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-MAX_ROWS = 32
+MAX_ROWS = 64
 """Above it the usual product is the faster one."""
 
 

@@ -43,6 +43,8 @@ def group_metrics(groups: Sequence[RolloutGroup]) -> dict[str, float]:
         "rollout/length_finish/mean": mean(turn.finish_reason is FinishReason.LENGTH for turn in turns),
         "rollout/generate_s/mean": mean(turn.generate_s for turn in turns),
         "rollout/environment_s/mean": mean(turn.environment_s for turn in turns),
+        "rollout/score_s/mean": mean(group.score_s for group in groups),
+        "rollout/score_s/max": max((group.score_s for group in groups), default=0.0),
         "rollout/zero_spread_groups/mean": mean(_has_no_spread(group) for group in groups),
     }
     for outcome in Outcome:

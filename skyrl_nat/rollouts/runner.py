@@ -129,8 +129,9 @@ class GroupRunner:
         names = [f"{label}-{index}-{number}" for number in range(num_rollouts)]
         async with asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(self._play_with_retries(task, name, temperature)) for name in names]
+        played = time.monotonic()
         rollouts = await self._score_with_retries(task, [done.result() for done in running])
-        return RolloutGroup(task=task, index=index, rollouts=rollouts)
+        return RolloutGroup(task=task, index=index, rollouts=rollouts, score_s=time.monotonic() - played)
 
     async def _play_with_retries(self, task: Task, rollout_id: str, temperature: float) -> Rollout:
         async with self._slots:
