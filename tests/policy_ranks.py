@@ -15,6 +15,7 @@ from skyrl_nat.batching.packing import attach_logprobs, pack
 from skyrl_nat.config.algorithm import AlgorithmConfig
 from skyrl_nat.config.model import ModelConfig, OptimizerConfig
 from skyrl_nat.types import TrainingSample
+from skyrl_nat.workers.model import full_tensor
 from skyrl_nat.workers.policy import PolicyWorker
 
 VOCABULARY = 300
@@ -124,7 +125,7 @@ def gradients(worker: PolicyWorker) -> dict[str, Tensor]:
             strict=True,
         )
     )
-    return {moments[id(p)]: state["exp_avg"].full_tensor() / scale for p, state in worker.optimizer.state.items()}
+    return {moments[id(p)]: full_tensor(state["exp_avg"]) / scale for p, state in worker.optimizer.state.items()}
 
 
 def _rank_main(rank: int, world_size: int, port: int, model: str, out: str, device: str) -> None:

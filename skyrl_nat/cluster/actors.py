@@ -93,9 +93,8 @@ def spawn(
         environment |= {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
     if slot.gpus:
         environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, slot.gpus))
-    elif slot.role in COMPUTING:
-        environment["GLIBC_TUNABLES"] = KEEP_MEMORY
     if slot.role == "policy":
+        environment["GLIBC_TUNABLES"] = KEEP_MEMORY
         # What it returns travels as raw bytes instead of one pickled storage per tensor; receivers only read it.
         environment["RAY_ENABLE_ZERO_COPY_TORCH_TENSORS"] = "1"
     host = AsyncHost if is_async else ThreadedHost

@@ -146,6 +146,8 @@ def build_packed_model(path: Path, config: ModelConfig, *, temperature: float, i
 def shard(module: PackedCausalLM, mesh: DeviceMesh, config: ModelConfig) -> None:
     """Apply FSDP2 in place: each decoder layer, then the rest (embedding, norm and head together).
 
+    One rank whose compute format is the master format stays as it is.
+
     Gradients are summed over ranks, not averaged: the loss is already divided by the step's denominator.
 
     Args:
@@ -160,6 +162,9 @@ def shard(module: PackedCausalLM, mesh: DeviceMesh, config: ModelConfig) -> None
             reduce_dtype=getattr(torch, str(config.dtype)),
         )
     is_distributed = mesh.size() > 1
+    if not is_distributed and config.compute_dtype == config.dtype:
+        module.to(mesh.device_type)  # nothing to gather or cast: FSDP would hold a second copy of every parameter
+        return
     for layer in module.causal_lm.model.layers:  # type: ignore[union-attr]
         fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=is_distributed)
     fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
