@@ -19,53 +19,18 @@ import time
 from pathlib import Path
 from typing import Any
 
+from story_run import PARTS, measure
+
 HERE = Path(__file__).resolve().parent
-PARTS = ("rollout", "reward", "train", "push", "step")
-
-
-def measure_ours(engine: str, steps: int, folder: Path) -> dict[str, Any]:
-    """Run the trainer as a user would and read its own metrics."""
-    from story_family import NAME, SUBJECTS
-
-    from skyrl_nat.data.specs import write_tasks
-    from skyrl_nat.types import Task
-
-    tasks = [Task(task_id=subject, family=NAME, payload={"subject": subject}) for subject in SUBJECTS]
-    write_tasks(tasks[:-1], folder / "train.parquet")
-    write_tasks(tasks[-1:], folder / "validation.parquet")
-    transport = "gloo" if engine == "vllm" else "host"
-    overrides = [
-        f"engine={engine}",
-        f"weight_sync={transport}",
-        f"name={engine}",
-        f"root_dir={folder}",
-        f"environment.family='{NAME}'",
-        f"environment.train_files=[{folder / 'train.parquet'}]",
-        f"environment.validation_files=[{folder / 'validation.parquet'}]",
-        f"trainer.steps={steps + 1}",
-        "trainer.tasks_per_step=4",
-        "trainer.rollouts_per_task=4",
-        "trainer.micro_batch_tokens=1024",
-        "model.logprob_chunk_tokens=128",
-        "rollout.max_turns=1",
-        "rollout.max_new_tokens=64",
-        "rollout.max_total_tokens=512",
-        "evaluation.before_and_after=false",
-        "checkpoint.save_final=false",
-        "tracking.backends=[jsonl]",
-    ]
-    environment = {**os.environ, "PYTHONPATH": str(HERE)}
-    subprocess.run([sys.executable, "-m", "skyrl_nat.cli", "train", *overrides], check=True, env=environment)
-    lines = [json.loads(line) for line in (folder / engine / "metrics.jsonl").open()][1:]
-    for line in lines:
-        # Generation waits for neither: all groups end together here, and their environments and verdicts follow.
-        line["reward"] = line["rollout/environment_s/mean"] + line["rollout/score_s/max"]
-        line["rollout"] = line["time/rollout_s"] - line["reward"]
-        line |= {part: line[f"time/{part}_s"] for part in ("train", "push", "step")}
-    result: dict[str, Any] = {part: statistics.median(line[part] for line in lines) for part in PARTS}
-    result["completion_tokens"] = statistics.mean(line["rollout/completion_tokens/mean"] for line in lines)
-    result["steps_s"] = [line["step"] for line in lines]
-    return result
+ENGINES = {"hf": ("engine=hf", "weight_sync=host"), "vllm": ("engine=vllm", "weight_sync=gloo")}
+OURS = (
+    "trainer.tasks_per_step=4",
+    "trainer.rollouts_per_task=4",
+    "trainer.micro_batch_tokens=1024",
+    "model.logprob_chunk_tokens=128",
+    "rollout.max_new_tokens=64",
+    "rollout.max_total_tokens=512",
+)
 
 
 def measure_trl(steps: int) -> dict[str, Any]:
@@ -98,7 +63,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         for name in options.only:
             results[name] = (
-                measure_trl(options.steps) if name == "trl" else measure_ours(name, options.steps, Path(folder))
+                measure_trl(options.steps)
+                if name == "trl"
+                else measure(name, options.steps, Path(folder), [*ENGINES[name], *OURS])
             )
     ratios = {}
     if "trl" in results:

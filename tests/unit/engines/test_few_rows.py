@@ -21,7 +21,7 @@ def test_output_is_that_of_a_plain_layer(shape: tuple[int, ...], has_bias: bool)
 
 def test_layers_with_their_own_forward_are_left_alone() -> None:
     class Doubled(nn.Linear):
-        def forward(self, input: torch.Tensor) -> torch.Tensor:  # noqa: A002
+        def forward(self, input: torch.Tensor) -> torch.Tensor:
             return 2 * super().forward(input)
 
     model = nn.Sequential(nn.Linear(4, 4), Doubled(4, 4))

@@ -1,0 +1,56 @@
+"""Complete runs that differ in their parts: a KL term, a disaggregated placement, the real vLLM and its death."""
+
+import os
+import signal
+import time
+
+import psutil
+import pytest
+import small_run
+from test_kills import LONG, pid_of, wait_for_step
+
+pytestmark = pytest.mark.slow
+
+VLLM = ("engine=vllm", "weight_sync=gloo", "engine.max_num_seqs=8")
+
+
+def test_kl_run_on_a_disaggregated_placement_starts_at_zero_and_moves_away(tmp_path):
+    output = small_run.run(
+        tmp_path,
+        "name=kl",
+        "trainer.steps=3",
+        "algorithm.kl_coefficient=0.1",
+        "cluster.placement=disaggregated",
+        "cluster.num_engines=2",
+        "evaluation.before_and_after=false",
+    )
+    steps = small_run.metrics(tmp_path, "kl")
+    assert abs(steps[0]["loss/kl"]) < 1e-7, "the reference is the policy before its first step"
+    assert steps[1]["loss/kl"] > 1e-6
+    assert steps[2]["loss/kl"] > steps[1]["loss/kl"]
+    for entry in steps:
+        expected = entry["loss/policy"] + 0.1 * entry["loss/kl"]
+        assert entry["loss/total"] == pytest.approx(expected, rel=1e-6, abs=1e-9)
+    assert "reference 0" in output or "policy 0" in output
+
+
+def test_killed_vllm_engine_leaves_no_process_behind_and_the_run_resumes(tmp_path):
+    process = small_run.start(tmp_path, "name=vllm", *LONG, *VLLM)
+    wait_for_step(tmp_path, "vllm", 2, process)
+    engine = psutil.Process(pid_of(tmp_path, "vllm", "engine"))
+    children = engine.children(recursive=True)
+    assert children, "vLLM computes in processes of its own"
+    os.kill(engine.pid, signal.SIGKILL)
+    started = time.monotonic()
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode != 0
+    lines = [line for line in output.splitlines() if line.startswith("skyrl-nat: ")]
+    assert len(lines) == 1, output
+    assert "engine 0 on node" in lines[0]
+    _, alive = psutil.wait_procs(children, timeout=60 - (time.monotonic() - started))
+    assert not alive, alive
+    reached = small_run.metrics(tmp_path, "vllm")[-1]["step"]
+    small_run.run(tmp_path, "name=vllm", *LONG, *VLLM, f"trainer.steps={reached + 1}", "resume=latest")
+    steps = small_run.metrics(tmp_path, "vllm")
+    assert [entry["step"] for entry in steps] == list(range(1, reached + 2))
+    assert all(entry["loss/rollout_logprob_diff"] < 1e-4 for entry in steps), "vLLM and trainer agree in fp32"
