@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ TINY = [
     "optimizer.lr=1e-3",
     "tracking.backends=[jsonl,console]",
 ]
+LONG = ("trainer.steps=400", "checkpoint.every_steps=1", "checkpoint.keep_last=2", "evaluation.before_and_after=false")
+"""A run that lasts until it is ended."""
 
 
 def arguments(folder: Path, *overrides: str) -> list[str]:
@@ -60,3 +63,22 @@ def metrics(folder: Path, name: str) -> list[dict[str, Any]]:
     """Return the metrics lines of training steps."""
     lines = (folder / "runs" / name / "metrics.jsonl").read_text().splitlines()
     return [entry for entry in map(json.loads, lines) if "loss/policy" in entry]
+
+
+def wait_for_step(folder: Path, name: str, step: int, process: subprocess.Popen[str], timeout_s: float = 180) -> None:
+    """Wait until a run has trained a step."""
+    deadline = time.monotonic() + timeout_s
+    while time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()[0]
+        if (folder / "runs" / name / "metrics.jsonl").exists():
+            steps = metrics(folder, name)
+            if steps and steps[-1]["step"] >= step:
+                return
+        time.sleep(0.1)
+    raise AssertionError(f"step {step} was not reached")
+
+
+def pid_of(folder: Path, name: str, role: str) -> int:
+    """Return the process id of the first worker of a role."""
+    topology = json.loads((folder / "runs" / name / "topology.json").read_text())
+    return topology["identities"][role][0]["pid"]

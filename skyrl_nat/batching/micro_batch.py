@@ -1,4 +1,4 @@
-"""The tensors of one forward pass. Legend: N packed tokens, B sequences."""
+"""The tensors of one forward pass. Legend: N packed tokens, U computed ones, B sequences."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +29,12 @@ class MicroBatch:
     """`[N]` fp32 numerators of the reduction; 0 where `loss_mask` is False."""
     rollout_logprobs: Tensor
     """`[N]` fp32, the engine's."""
+    computed: Tensor
+    """`[U]` int64 places of the tokens that the model computes: an equal beginning of two sequences once."""
+    source: Tensor
+    """`[N]` int64: which of the U computed tokens stands for each token."""
+    cu_computed: Tensor
+    """`[B + 1]` int32 borders of the sequences' own computed tokens, first 0, last U."""
     old_logprobs: Tensor | None = None
     """`[N]` fp32, the trainer's before this batch; None means: use `rollout_logprobs` or the detached current ones."""
     ref_logprobs: Tensor | None = None
@@ -40,6 +46,11 @@ class MicroBatch:
     def num_tokens(self) -> int:
         """N."""
         return int(self.token_ids.numel())
+
+    @property
+    def num_computed(self) -> int:
+        """U."""
+        return int(self.computed.numel())
 
     @property
     def num_loss_tokens(self) -> int:

@@ -4,6 +4,7 @@ Loss and gradient do not depend on anything decided here: weights and denominato
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Literal
 
@@ -11,6 +12,7 @@ import torch
 from torch import Tensor
 
 from skyrl_nat.batching.micro_batch import MicroBatch
+from skyrl_nat.batching.prefixes import plan_computation, shared_tokens
 from skyrl_nat.errors import ConfigError, DataError
 from skyrl_nat.types import TrainingSample
 
@@ -27,7 +29,8 @@ def pack(
 ) -> list[list[MicroBatch]]:
     """Return the grid `[rank][k]` of micro-batches that holds every sample once.
 
-    Samples go to the least loaded rank, costliest first, and on each rank first-fit into micro-batches,
+    Samples of a group that begin alike stay together, so that their beginning is computed once; such
+    bundles go to the least loaded rank, costliest first, and on each rank first-fit into micro-batches,
     which are then ordered by cost, since ranks run them in lock step. Every rank gets the same number of
     them, fillers of weight 0 included, so that collectives match. Equal input gives an equal grid.
 
@@ -35,7 +38,7 @@ def pack(
         samples: All samples of one optimizer step.
         token_weights: One per sample, from `algorithms.reduction`.
         num_ranks: Data-parallel ranks, >= 1.
-        token_budget: Tokens of one micro-batch at most.
+        token_budget: Computed tokens of one micro-batch at most.
 
     Raises:
         ConfigError: One sample alone exceeds the budget.
@@ -53,14 +56,13 @@ def pack(
                 f"tokens, {sample.sample_id}), got {token_budget}. Raise it "
                 "or lower rollout.max_total_tokens."
             )
-    by_cost = sorted(range(len(samples)), key=lambda i: (-_cost(samples[i]), i))
     loads = [0.0] * num_ranks
-    per_rank: list[list[int]] = [[] for _ in range(num_ranks)]
-    for index in by_cost:
+    per_rank: list[list[_Bundle]] = [[] for _ in range(num_ranks)]
+    for bundle in sorted(_bundles(samples, num_ranks, token_budget), key=lambda b: (-b.cost, b.indices)):
         rank = min(range(num_ranks), key=lambda r: (loads[r], r))
-        loads[rank] += _cost(samples[index])
-        per_rank[rank].append(index)
-    grid_indices = [_first_fit(samples, indices, token_budget) for indices in per_rank]
+        loads[rank] += bundle.cost
+        per_rank[rank].append(bundle)
+    grid_indices = [_first_fit(bundles, token_budget) for bundles in per_rank]
     length = max(1, *(len(row) for row in grid_indices))
     return [
         [build_micro_batch([samples[i] for i in b], [token_weights[i] for i in b]) for b in row]
@@ -80,6 +82,7 @@ def build_micro_batch(samples: Sequence[TrainingSample], token_weights: Sequence
     mask = torch.tensor([m for s in samples for m in s.loss_mask], dtype=torch.bool)
     repeats = torch.tensor(lengths)
     weights = torch.tensor(token_weights, dtype=torch.float32).repeat_interleave(repeats)
+    computed, source, cu_computed = plan_computation([s.token_ids for s in samples])
     advantages = torch.tensor([s.advantage for s in samples], dtype=torch.float32)
     rollout = [
         logprob if is_kept else 0.0
@@ -94,6 +97,9 @@ def build_micro_batch(samples: Sequence[TrainingSample], token_weights: Sequence
         advantages=advantages.repeat_interleave(repeats),
         token_weights=torch.where(mask, weights, 0.0),
         rollout_logprobs=torch.tensor(rollout, dtype=torch.float32),
+        computed=computed,
+        source=source,
+        cu_computed=cu_computed,
         sample_ids=tuple(s.sample_id for s in samples),
     )
 
@@ -108,6 +114,9 @@ def filler_micro_batch() -> MicroBatch:
         advantages=torch.zeros(2),
         token_weights=torch.zeros(2),
         rollout_logprobs=torch.zeros(2),
+        computed=torch.arange(2, dtype=torch.int64),
+        source=torch.arange(2, dtype=torch.int64),
+        cu_computed=torch.tensor([0, 2], dtype=torch.int32),
     )
 
 
@@ -172,22 +181,49 @@ def split_updates(samples: Sequence[TrainingSample], updates_per_batch: int) -> 
     return [[sample for group in ordered[start:end] for sample in group] for start, end in pairwise(borders)]
 
 
-def _cost(sample: TrainingSample) -> float:
-    """Return the relative cost of training on one sample: linear layers and attention."""
-    return sample.num_tokens * (1.0 + sample.num_tokens / ATTENTION_SCALE_TOKENS)
+@dataclass(slots=True)
+class _Bundle:
+    """Samples that stay together."""
+
+    indices: list[int] = field(default_factory=list[int])
+    num_computed: int = 0
+    cost: float = 0.0
 
 
-def _first_fit(samples: Sequence[TrainingSample], indices: Sequence[int], token_budget: int) -> list[list[int]]:
-    """Put indices, costliest first, each into the first bin with room; return bins, costliest first."""
-    bins: list[list[int]] = []
-    room: list[int] = []
-    for index in indices:
-        need = samples[index].num_tokens
-        place = next((b for b, free in enumerate(room) if free >= need), None)
+def _bundles(samples: Sequence[TrainingSample], num_ranks: int, token_budget: int) -> list[_Bundle]:
+    """Bundle samples of a group that share a beginning, up to the budget and to a rank's fair share of the cost."""
+    fair_share = sum(_cost(s, s.num_tokens) for s in samples) / num_ranks
+    bundles: list[_Bundle] = []
+    last_of_group: dict[str, _Bundle] = {}
+    for index, sample in enumerate(samples):
+        bundle = last_of_group.get(sample.group_id, _Bundle())
+        shared = max((shared_tokens(sample.token_ids, samples[i].token_ids) for i in bundle.indices), default=0)
+        own = sample.num_tokens - shared
+        is_over = bundle.num_computed + own > token_budget or bundle.cost + _cost(sample, own) > fair_share
+        if not shared or is_over:
+            own = sample.num_tokens
+            bundle = last_of_group[sample.group_id] = _Bundle()
+            bundles.append(bundle)
+        bundle.indices.append(index)
+        bundle.num_computed += own
+        bundle.cost += _cost(sample, own)
+    return bundles
+
+
+def _cost(sample: TrainingSample, num_computed: int) -> float:
+    """Return the relative cost of training on the last tokens of one sample: linear layers and attention."""
+    return num_computed * (1.0 + sample.num_tokens / ATTENTION_SCALE_TOKENS)
+
+
+def _first_fit(bundles: Sequence[_Bundle], token_budget: int) -> list[list[int]]:
+    """Put bundles, costliest first, each into the first bin with room; return the bins' samples, costliest first."""
+    bins: list[_Bundle] = []
+    for bundle in bundles:
+        place = next((b for b in bins if b.num_computed + bundle.num_computed <= token_budget), None)
         if place is None:
-            bins.append([])
-            room.append(token_budget)
-            place = len(bins) - 1
-        bins[place].append(index)
-        room[place] -= need
-    return sorted(bins, key=lambda b: (-sum(_cost(samples[i]) for i in b), b))
+            place = _Bundle()
+            bins.append(place)
+        place.indices.extend(bundle.indices)
+        place.num_computed += bundle.num_computed
+        place.cost += bundle.cost
+    return [b.indices for b in sorted(bins, key=lambda b: (-b.cost, b.indices))]

@@ -13,7 +13,7 @@ class FewRowsLinear(nn.Linear):
     they starve, with O in that place they do not. The product is the same up to the order of its sums.
     """
 
-    def forward(self, input: Tensor) -> Tensor:  # noqa: A002  (its name in torch)
+    def forward(self, input: Tensor) -> Tensor:
         """Return `[..., O]` for `[..., I]`."""
         num_rows = input.numel() // self.in_features
         if num_rows > MAX_ROWS:

@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812  (the usual name)
 from torch import Tensor, nn
 
+from skyrl_nat.batching.prefixes import common_prefix
 from skyrl_nat.errors import EngineError
 
 _CAPACITY_STEP = 128
@@ -237,7 +238,7 @@ class KvSlots:
         """Return the row that shares the longest prefix, and its length; at least one token stays."""
         best, best_length = -1, 0
         for index, row in enumerate(self._rows):
-            length = min(_common_prefix(row.tokens, tokens), len(tokens) - 1)
+            length = min(common_prefix(row.tokens, tokens), len(tokens) - 1)
             if length > best_length:
                 best, best_length = index, length
         return best, best_length
@@ -285,20 +286,6 @@ def slot_attention(
     scale = kwargs.get("scaling") or query.shape[-1] ** -0.5
     layer: Any = module.layer_idx
     return slots.attend(layer, query, key, value, scale).transpose(1, 2), None
-
-
-def _common_prefix(a: list[int], b: list[int]) -> int:
-    length = min(len(a), len(b))
-    if a[:length] == b[:length]:
-        return length
-    low, high = 0, length
-    while high - low > 1:  # invariant: the first `low` agree, the first `high` do not
-        middle = (low + high) // 2
-        if a[low:middle] == b[low:middle]:
-            low = middle
-        else:
-            high = middle
-    return low
 
 
 def _round_up(num_tokens: int) -> int:

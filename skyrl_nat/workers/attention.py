@@ -1,18 +1,22 @@
-"""Causal attention over packed rows, plugged into transformers. Legend: N packed tokens, B sequences.
+"""Causal attention over packed rows, plugged into transformers.
+
+Legend: N packed tokens, U of them computed, B sequences.
 
 Transformers hands an attention function no sequence borders unless asked: with a mask or a cache, packed
 rows silently attend across samples. So ours takes the borders from the caller and builds no mask.
 """
 
 import inspect
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig
 
+from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.errors import ConfigError
 
 PACKED_ATTENTION = "skyrl_nat_packed"
@@ -44,6 +48,42 @@ def check_supported(config: PretrainedConfig) -> None:
         )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackedRows:
+    """Borders of packed sequences, as queries (computed tokens) and as keys (all tokens)."""
+
+    query_borders: tuple[int, ...]
+    """Places among the U computed tokens, first 0, last U."""
+    key_borders: tuple[int, ...]
+    """Places among the N tokens, first 0, last N."""
+    cu_queries: Tensor
+    """`[B + 1]` int32, `query_borders` on the device."""
+    cu_keys: Tensor
+    """`[B + 1]` int32, `key_borders` on the device."""
+    source: Tensor | None
+    """`[N]` int64: the computed token that stands for each; None if all are computed."""
+    masks: tuple[Tensor | None, ...]
+    """Per sequence, bool `[queries, keys]`; None where a sequence has as many queries as keys, or on GPUs."""
+
+    @classmethod
+    def of(cls, micro_batch: MicroBatch) -> Self:
+        """Return the rows of a micro-batch, on its device."""
+        queries = tuple(micro_batch.cu_computed.tolist())
+        keys = tuple(micro_batch.cu_seqlens.tolist())
+        device = micro_batch.source.device
+        sizes = [(q1 - q0, k1 - k0) for (q0, q1), (k0, k1) in zip(pairwise(queries), pairwise(keys), strict=True)]
+        return cls(
+            query_borders=queries,
+            key_borders=keys,
+            cu_queries=micro_batch.cu_computed,
+            cu_keys=micro_batch.cu_seqlens,
+            source=micro_batch.source if micro_batch.num_computed < micro_batch.num_tokens else None,
+            masks=tuple(
+                None if q == k else torch.ones(q, k, dtype=torch.bool, device=device).tril(k - q) for q, k in sizes
+            ),
+        )
+
+
 def packed_attention(
     module: nn.Module,
     query: Tensor,
@@ -58,59 +98,59 @@ def packed_attention(
 
     Args:
         module: The attention layer; not used.
-        query: `[1, heads, N, head_dim]`.
-        key: `[1, kv_heads, N, head_dim]`.
-        value: `[1, kv_heads, N, head_dim]`.
+        query: `[1, heads, U, head_dim]`.
+        key: `[1, kv_heads, U, head_dim]`.
+        value: `[1, kv_heads, U, head_dim]`.
         attention_mask: None always.
         scaling: Factor of the scores; None means 1 / sqrt(head_dim).
-        **kwargs: `cu_seqlens` (`[B + 1]` int32), `borders` (the same as a tuple of integers).
+        **kwargs: `rows`, the `PackedRows`.
 
     Returns:
-        `[1, N, heads, head_dim]`, and None for the weights.
+        `[1, U, heads, head_dim]`, and None for the weights.
 
     Raises:
-        ConfigError: Borders are missing or a mask was built.
+        ConfigError: Rows are missing or a mask was built.
     """
     del module
-    borders: tuple[int, ...] | None = kwargs.get("borders")
-    if borders is None or attention_mask is not None:
+    rows: PackedRows | None = kwargs.get("rows")
+    if rows is None or attention_mask is not None:
         raise ConfigError(
-            "packed attention must be called with sequence borders and without a mask, got "
-            f"borders={borders}, mask={attention_mask is not None}. Call the model through PackedCausalLM."
+            "packed attention must be called with the rows' borders and without a mask, got "
+            f"rows={rows is not None}, mask={attention_mask is not None}. Call the model through PackedCausalLM."
         )
+    if rows.source is not None:
+        # The keys of an equal beginning are those of the sequence that computed it.
+        key, value = (t.index_select(2, rows.source) for t in (key, value))
     # The flash kernel takes half-precision only; fp32 on a GPU is for tests.
     if query.is_cuda and query.dtype is not torch.float32:
-        return _varlen(query, key, value, kwargs["cu_seqlens"], borders, scaling), None
-    return _per_sequence(query, key, value, borders, scaling), None
+        return _varlen(query, key, value, rows, scaling), None
+    return _per_sequence(query, key, value, rows, scaling), None
 
 
-def _per_sequence(query: Tensor, key: Tensor, value: Tensor, borders: tuple[int, ...], scaling: float | None) -> Tensor:
+def _per_sequence(query: Tensor, key: Tensor, value: Tensor, rows: PackedRows, scaling: float | None) -> Tensor:
     """Run one fused attention call per sequence."""
     repeats = query.shape[1] // key.shape[1]
     key = key.repeat_interleave(repeats, dim=1) if repeats > 1 else key
     value = value.repeat_interleave(repeats, dim=1) if repeats > 1 else value
+    num_queries = [end - start for start, end in pairwise(rows.query_borders)]
+    num_keys = [end - start for start, end in pairwise(rows.key_borders)]
+    # Split, not slices: the gradient of a slice is as large as the whole.
+    parts = zip(
+        query.split(num_queries, dim=2),
+        key.split(num_keys, dim=2),
+        value.split(num_keys, dim=2),
+        rows.masks,
+        strict=True,
+    )
     outputs = [
-        scaled_dot_product_attention(
-            query[:, :, start:end],
-            key[:, :, start:end],
-            value[:, :, start:end],
-            is_causal=True,
-            scale=scaling,
-        )
-        for start, end in pairwise(borders)
+        scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, scale=scaling)
+        for q, k, v, mask in parts
     ]
     return torch.cat(outputs, dim=2).transpose(1, 2).contiguous()
 
 
-def _varlen(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    cu_seqlens: Tensor,
-    borders: tuple[int, ...],
-    scaling: float | None,
-) -> Tensor:
-    """Run PyTorch's variable-length flash attention on all sequences at once."""
+def _varlen(query: Tensor, key: Tensor, value: Tensor, rows: PackedRows, scaling: float | None) -> Tensor:
+    """Run PyTorch's variable-length flash attention on all sequences at once; queries are each row's last tokens."""
     from torch.nn.attention.varlen import varlen_attn
 
     packed = [t[0].transpose(0, 1).contiguous() for t in (query, key, value)]
@@ -120,15 +160,14 @@ def _varlen(
         extra["enable_gqa"] = True
     elif repeats > 1:
         packed[1:] = [t.repeat_interleave(repeats, dim=1) for t in packed[1:]]
-    longest = max(end - start for start, end in pairwise(borders))
     output = varlen_attn(
         packed[0],
         packed[1],
         packed[2],
-        cu_seqlens,
-        cu_seqlens,
-        longest,
-        longest,
+        rows.cu_queries,
+        rows.cu_keys,
+        max(end - start for start, end in pairwise(rows.query_borders)),
+        max(end - start for start, end in pairwise(rows.key_borders)),
         scale=scaling,
         window_size=(-1, 0),
         **extra,

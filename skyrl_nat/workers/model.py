@@ -1,6 +1,6 @@
 """The model in training: Hugging Face weights, activation checkpointing, FSDP2, in that order.
 
-Legend: N packed tokens, B sequences.
+Legend: N packed tokens, U computed ones, B sequences.
 """
 
 from collections.abc import Iterator
@@ -45,34 +45,35 @@ class PackedCausalLM(nn.Module):
         self,
         token_ids: Tensor,
         position_ids: Tensor,
-        cu_seqlens: Tensor,
         loss_mask: Tensor,
-        borders: tuple[int, ...],
+        computed: Tensor,
+        source: Tensor,
+        rows: attention.PackedRows,
     ) -> tuple[Tensor, Tensor]:
         """Return log-prob and entropy of every loss token.
 
         Args:
             token_ids: `[N]` int64.
             position_ids: `[N]` int64.
-            cu_seqlens: `[B + 1]` int32.
             loss_mask: `[N]` bool, False at the first token of every sequence.
-            borders: `cu_seqlens` as integers.
+            computed: `[U]` int64 places of the tokens that are computed.
+            source: `[N]` int64: the computed token that stands for each.
+            rows: Borders of the sequences.
 
         Returns:
             Two `[N]` fp32 tensors aligned with the tokens, 0 where masked.
         """
         decoder = self.causal_lm.model
         hidden = decoder(  # type: ignore[operator]
-            input_ids=token_ids[None],
-            position_ids=position_ids[None],
+            input_ids=token_ids[computed][None],
+            position_ids=position_ids[computed][None],
             attention_mask=None,
             use_cache=False,
-            cu_seqlens=cu_seqlens,
-            borders=borders,
+            rows=rows,
         ).last_hidden_state[0]
         places = loss_mask.nonzero()[:, 0]
         logprobs, entropies = token_logprobs(
-            hidden[places - 1],
+            hidden[source[places - 1]],
             self.causal_lm.lm_head.weight,  # type: ignore[union-attr, arg-type]
             token_ids[places],
             temperature=self.temperature,
@@ -86,9 +87,10 @@ class PackedCausalLM(nn.Module):
         return self(
             token_ids=micro_batch.token_ids,
             position_ids=micro_batch.position_ids,
-            cu_seqlens=micro_batch.cu_seqlens,
             loss_mask=micro_batch.loss_mask,
-            borders=tuple(micro_batch.cu_seqlens.tolist()),
+            computed=micro_batch.computed,
+            source=micro_batch.source,
+            rows=attention.PackedRows.of(micro_batch),
         )
 
 

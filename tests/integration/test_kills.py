@@ -1,9 +1,7 @@
 """SIGKILL of any worker during a run: recovery or one named error, soon, and `resume=latest` goes on."""
 
-import json
 import os
 import signal
-import subprocess
 import time
 
 import pytest
@@ -11,36 +9,17 @@ import small_run
 
 pytestmark = pytest.mark.slow
 
-LONG = ("trainer.steps=400", "checkpoint.every_steps=1", "checkpoint.keep_last=2", "evaluation.before_and_after=false")
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("kills")
 
 
-def wait_for_step(folder, name: str, step: int, process: subprocess.Popen[str], timeout_s: float = 180) -> None:
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        assert process.poll() is None, process.communicate()[0]
-        if (folder / "runs" / name / "metrics.jsonl").exists():
-            steps = small_run.metrics(folder, name)
-            if steps and steps[-1]["step"] >= step:
-                return
-        time.sleep(0.1)
-    raise AssertionError(f"step {step} was not reached")
-
-
-def pid_of(folder, name: str, role: str) -> int:
-    topology = json.loads((folder / "runs" / name / "topology.json").read_text())
-    return topology["identities"][role][0]["pid"]
-
-
 @pytest.mark.parametrize("role", ["policy", "engine"])
 def test_death_of_a_policy_rank_or_engine_is_one_named_error_and_the_run_resumes(folder, role: str):
-    process = small_run.start(folder, f"name={role}", *LONG)
-    wait_for_step(folder, role, 3, process)
-    os.kill(pid_of(folder, role, role), signal.SIGKILL)
+    process = small_run.start(folder, f"name={role}", *small_run.LONG)
+    small_run.wait_for_step(folder, role, 3, process)
+    os.kill(small_run.pid_of(folder, role, role), signal.SIGKILL)
     started = time.monotonic()
     output, _ = process.communicate(timeout=60)
     assert time.monotonic() - started < 60
@@ -49,18 +28,18 @@ def test_death_of_a_policy_rank_or_engine_is_one_named_error_and_the_run_resumes
     assert len(lines) == 1, output
     assert f"{role} 0 on node" in lines[0]
     reached = small_run.metrics(folder, role)[-1]["step"]
-    small_run.run(folder, f"name={role}", *LONG, f"trainer.steps={reached + 2}", "resume=latest")
+    small_run.run(folder, f"name={role}", *small_run.LONG, f"trainer.steps={reached + 2}", "resume=latest")
     steps = [entry["step"] for entry in small_run.metrics(folder, role)]
     assert steps == list(range(1, reached + 3)), "no step is missing and none is there twice"
 
 
 def test_dead_environment_and_reward_workers_are_replaced_and_the_run_goes_on(folder):
-    process = small_run.start(folder, "name=others", *LONG)
-    wait_for_step(folder, "others", 3, process)
+    process = small_run.start(folder, "name=others", *small_run.LONG)
+    small_run.wait_for_step(folder, "others", 3, process)
     for role in ("environment", "reward"):
         reached = small_run.metrics(folder, "others")[-1]["step"]
-        os.kill(pid_of(folder, "others", role), signal.SIGKILL)
-        wait_for_step(folder, "others", reached + 4, process, timeout_s=60)
+        os.kill(small_run.pid_of(folder, "others", role), signal.SIGKILL)
+        small_run.wait_for_step(folder, "others", reached + 4, process, timeout_s=60)
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, output
@@ -68,8 +47,8 @@ def test_dead_environment_and_reward_workers_are_replaced_and_the_run_goes_on(fo
 
 
 def test_sigterm_ends_a_run_in_order(folder):
-    process = small_run.start(folder, "name=term", *LONG)
-    wait_for_step(folder, "term", 1, process)
+    process = small_run.start(folder, "name=term", *small_run.LONG)
+    small_run.wait_for_step(folder, "term", 1, process)
     process.send_signal(signal.SIGTERM)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, output

@@ -7,7 +7,6 @@ import time
 import psutil
 import pytest
 import small_run
-from test_kills import LONG, pid_of, wait_for_step
 
 pytestmark = pytest.mark.slow
 
@@ -35,9 +34,9 @@ def test_kl_run_on_a_disaggregated_placement_starts_at_zero_and_moves_away(tmp_p
 
 
 def test_killed_vllm_engine_leaves_no_process_behind_and_the_run_resumes(tmp_path):
-    process = small_run.start(tmp_path, "name=vllm", *LONG, *VLLM)
-    wait_for_step(tmp_path, "vllm", 2, process)
-    engine = psutil.Process(pid_of(tmp_path, "vllm", "engine"))
+    process = small_run.start(tmp_path, "name=vllm", *small_run.LONG, *VLLM)
+    small_run.wait_for_step(tmp_path, "vllm", 2, process)
+    engine = psutil.Process(small_run.pid_of(tmp_path, "vllm", "engine"))
     children = engine.children(recursive=True)
     assert children, "vLLM computes in processes of its own"
     os.kill(engine.pid, signal.SIGKILL)
@@ -50,7 +49,7 @@ def test_killed_vllm_engine_leaves_no_process_behind_and_the_run_resumes(tmp_pat
     _, alive = psutil.wait_procs(children, timeout=60 - (time.monotonic() - started))
     assert not alive, alive
     reached = small_run.metrics(tmp_path, "vllm")[-1]["step"]
-    small_run.run(tmp_path, "name=vllm", *LONG, *VLLM, f"trainer.steps={reached + 1}", "resume=latest")
+    small_run.run(tmp_path, "name=vllm", *small_run.LONG, *VLLM, f"trainer.steps={reached + 1}", "resume=latest")
     steps = small_run.metrics(tmp_path, "vllm")
     assert [entry["step"] for entry in steps] == list(range(1, reached + 2))
     assert all(entry["loss/rollout_logprob_diff"] < 1e-4 for entry in steps), "vLLM and trainer agree in fp32"

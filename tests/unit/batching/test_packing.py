@@ -104,6 +104,29 @@ def test_packing_is_deterministic_and_balanced() -> None:
     assert max(loads) - min(loads) <= max(s.num_tokens for s in samples)
 
 
+def make_group(group: str, count: int, prompt: int = 40, length: int = 50) -> list[TrainingSample]:
+    """Return samples that begin with the same prompt."""
+    samples = [make_sample(f"{group}{i}", length, prompt=prompt, group=group) for i in range(count)]
+    for sample in samples:
+        sample.token_ids[:prompt] = range(int(group) * 10**6, int(group) * 10**6 + prompt)
+    return samples
+
+
+def test_a_group_stays_together_and_its_prompt_counts_once() -> None:
+    samples = [s for trio in zip(*(make_group(g, 4) for g in "123"), strict=True) for s in trio]
+    (row,) = pack(samples, [1.0] * 12, num_ranks=1, token_budget=80)
+    assert [[name[0] for name in m.sample_ids] for m in row] == [["1"] * 4, ["2"] * 4, ["3"] * 4]
+    assert [(m.num_tokens, m.num_computed) for m in row] == [(200, 80)] * 3
+
+
+def test_a_group_is_split_where_the_budget_or_another_rank_asks_for_it() -> None:
+    samples = make_group("1", 4)
+    (row,) = pack(samples, [1.0] * 4, num_ranks=1, token_budget=60)
+    assert [m.num_computed for m in row] == [60, 60]
+    grid = pack(samples, [1.0] * 4, num_ranks=4, token_budget=1000)
+    assert [len(m.sample_ids) for r in grid for m in r] == [1, 1, 1, 1]
+
+
 def test_a_sample_over_the_budget_is_refused_with_its_id() -> None:
     with pytest.raises(ConfigError, match=r"trainer\.micro_batch_tokens.*33 tokens, 4"):
         pack([make_sample("4", 33)], [1.0], num_ranks=1, token_budget=32)

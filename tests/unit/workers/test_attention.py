@@ -8,10 +8,32 @@ import torch
 from torch import nn
 from transformers import LlamaConfig, MistralConfig, Qwen2Config
 
+from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.errors import ConfigError
-from skyrl_nat.workers.attention import check_supported, packed_attention
+from skyrl_nat.workers.attention import PackedRows, check_supported, packed_attention
 
 BORDERS = (0, 3, 4, 9)
+
+
+def make_rows(query_borders: tuple[int, ...], key_borders: tuple[int, ...], source: list[int]) -> PackedRows:
+    """Return the rows that `PackedRows.of` makes of a micro-batch with these borders."""
+    empty = torch.zeros(0)
+    batch = MicroBatch(
+        token_ids=torch.zeros(key_borders[-1]),
+        position_ids=empty,
+        cu_seqlens=torch.tensor(key_borders, dtype=torch.int32),
+        loss_mask=empty,
+        advantages=empty,
+        token_weights=empty,
+        rollout_logprobs=empty,
+        computed=torch.zeros(query_borders[-1]),
+        source=torch.tensor(source),
+        cu_computed=torch.tensor(query_borders, dtype=torch.int32),
+    )
+    return PackedRows.of(batch)
+
+
+ROWS = make_rows(BORDERS, BORDERS, list(range(9)))
 
 
 def inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -24,7 +46,7 @@ def inputs() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
 def test_every_token_sees_its_own_sequence_up_to_itself() -> None:
     """Rows 48 and 49, with fewer key/value heads than query heads."""
     query, key, value = inputs()
-    output, weights = packed_attention(nn.Identity(), query, key, value, None, borders=BORDERS)
+    output, weights = packed_attention(nn.Identity(), query, key, value, None, rows=ROWS)
     assert weights is None
     for head in range(4):
         shared = head // 2
@@ -39,19 +61,40 @@ def test_every_token_sees_its_own_sequence_up_to_itself() -> None:
 def test_a_neighbour_changes_no_bit() -> None:
     """Row 49."""
     query, key, value = inputs()
-    before, _ = packed_attention(nn.Identity(), query, key, value, None, borders=BORDERS)
+    before, _ = packed_attention(nn.Identity(), query, key, value, None, rows=ROWS)
     key[:, :, :3] += 10
     value[:, :, :3] = float("nan")
-    after, _ = packed_attention(nn.Identity(), query, key, value, None, borders=BORDERS)
+    after, _ = packed_attention(nn.Identity(), query, key, value, None, rows=ROWS)
     assert torch.equal(before[:, 3:], after[:, 3:])
+
+
+def test_a_shared_beginning_gives_outputs_and_gradients_of_two_whole_sequences() -> None:
+    """Tokens 0 to 2 begin both sequences; the second has two of its own."""
+    whole = [t[:, :, [0, 1, 2, 3, 0, 1, 2, 4, 5]] for t in inputs()]
+    short = [t[:, :, :6].clone().requires_grad_() for t in inputs()]
+    for t in whole:
+        t.requires_grad_()
+    expected, _ = packed_attention(nn.Identity(), *whole, None, rows=make_rows((0, 4, 9), (0, 4, 9), list(range(9))))
+    rows = make_rows((0, 4, 6), (0, 4, 9), [0, 1, 2, 3, 0, 1, 2, 4, 5])
+    found, _ = packed_attention(nn.Identity(), *short, None, rows=rows)
+    assert torch.allclose(found, expected[:, [0, 1, 2, 3, 7, 8]], atol=1e-6)
+    weights = torch.randn(found.shape, generator=torch.Generator().manual_seed(1))
+    (found * weights).sum().backward()
+    (expected[:, [0, 1, 2, 3, 7, 8]] * weights).sum().backward()
+    for mine, theirs in zip(short, whole, strict=True):
+        assert mine.grad is not None
+        assert theirs.grad is not None
+        both = theirs.grad[:, :, :3] + theirs.grad[:, :, 4:7]
+        combined = torch.cat([both, theirs.grad[:, :, [3, 7, 8]]], dim=2)
+        assert torch.allclose(mine.grad, combined, atol=1e-6)
 
 
 def test_missing_borders_or_a_mask_are_refused() -> None:
     query, key, value = inputs()
-    with pytest.raises(ConfigError, match="sequence borders"):
+    with pytest.raises(ConfigError, match="rows' borders"):
         packed_attention(nn.Identity(), query, key, value, None)
     with pytest.raises(ConfigError, match="without a mask"):
-        packed_attention(nn.Identity(), query, key, value, torch.ones(1), borders=BORDERS)
+        packed_attention(nn.Identity(), query, key, value, torch.ones(1), rows=ROWS)
 
 
 def test_models_with_windows_are_refused_and_plain_ones_are_not() -> None:

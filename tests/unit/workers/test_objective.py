@@ -24,6 +24,9 @@ def make_batch(filler: float = 0.0) -> MicroBatch:
         token_weights=MASK.float(),
         rollout_logprobs=torch.where(MASK, torch.tensor([0.0, -1.0, -2.0, 0.0, -3.0]), filler),
         old_logprobs=torch.where(MASK, torch.tensor([0.0, -1.1, -1.9, 0.0, -3.3]), filler),
+        computed=torch.arange(5),
+        source=torch.arange(5),
+        cu_computed=torch.tensor([0, 3, 5], dtype=torch.int32),
         ref_logprobs=torch.where(MASK, torch.tensor([0.0, -1.2, -2.0, 0.0, -3.0]), filler),
     )
 

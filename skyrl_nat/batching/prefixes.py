@@ -1,0 +1,65 @@
+"""Equal beginnings of packed sequences, computed once. Letters: N packed tokens, U computed ones, B sequences.
+
+Under causal attention a token's activations depend on the tokens before it and nothing else, so what two
+sequences begin with is the same work: the prompt of a group, or the first turns of a conversation.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+MIN_SHARED_TOKENS = 16
+"""Shorter common beginnings are not worth their bookkeeping."""
+
+
+def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
+    """Return how many tokens two sequences have in common at their beginnings."""
+    length = min(len(a), len(b))
+    if a[:length] == b[:length]:
+        return length
+    low, high = 0, length
+    while high - low > 1:  # invariant: the first `low` agree, the first `high` do not
+        middle = (low + high) // 2
+        if a[low:middle] == b[low:middle]:
+            low = middle
+        else:
+            high = middle
+    return low
+
+
+def shared_tokens(sequence: Sequence[int], earlier: Sequence[int]) -> int:
+    """Return how many first tokens need not be computed again; the last one always is."""
+    length = min(common_prefix(sequence, earlier), len(sequence) - 1)
+    return length if length >= MIN_SHARED_TOKENS else 0
+
+
+def plan_computation(sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor]:
+    """Return which tokens of packed sequences are computed, and which stands for each.
+
+    Args:
+        sequences: B token lists, in packing order.
+
+    Returns:
+        `computed`: `[U]` int64 places among the N; `source`: `[N]` int64 places among the U;
+        `cu_computed`: `[B + 1]` int32 borders of the sequences' own computed tokens.
+    """
+    computed: list[int] = []
+    sources: list[list[int]] = []
+    own: list[int] = []
+    start = 0
+    for index, sequence in enumerate(sequences):
+        found = [shared_tokens(sequence, earlier) for earlier in sequences[:index]]
+        shared = max(found, default=0)
+        prefix = sources[found.index(shared)][:shared] if shared else []
+        first = len(computed)
+        computed.extend(range(start + shared, start + len(sequence)))
+        sources.append([*prefix, *range(first, len(computed))])
+        own.append(len(sequence) - shared)
+        start += len(sequence)
+    return (
+        torch.tensor(computed, dtype=torch.int64),
+        torch.tensor([place for source in sources for place in source], dtype=torch.int64),
+        torch.tensor([0, *accumulate(own)], dtype=torch.int32),
+    )
