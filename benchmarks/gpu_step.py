@@ -1,7 +1,7 @@
 """Time GRPO steps on one GPU with colocated vLLM, SmolLM2-135M or any model folder, and write JSON.
 
-usage: python benchmarks/gpu_step.py MODEL_FOLDER [--tasks 64] [--rollouts 8] [--tokens 256] [--steps 4]
-       [--output FILE] [-- OVERRIDES ...]
+usage: python benchmarks/gpu_step.py [--tasks 64] [--rollouts 8] [--tokens 256] [--steps 4] --output FILE
+       MODEL_FOLDER [OVERRIDES ...]
 
 The story family repeats its seven subjects, so a step has as many groups as asked.
 """
@@ -25,7 +25,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--steps", type=int, default=4, help="measured steps")
     parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("overrides", nargs="*", help="after `--`")
+    parser.add_argument("overrides", nargs="*")
     options = parser.parse_args()
     overrides = [
         "engine=vllm_gpu",

@@ -98,6 +98,7 @@ class Run:
         if not self._shares_gpus:
             yield
             return
+        await self.engines.call_all("pause")
         await self.engines.call_all("sleep")
         yield
         await self.engines.call_all("wake", ["weights"])
