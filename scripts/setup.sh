@@ -11,6 +11,10 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 find_python() {
+  if [ -n "${SKYRL_NAT_PYTHON:-}" ] && ! "$SKYRL_NAT_PYTHON" -V >/dev/null 2>&1; then
+    echo "setup: SKYRL_NAT_PYTHON must name a Python that runs, found $SKYRL_NAT_PYTHON. Give its full path, or unset it." >&2
+    exit 2
+  fi
   for candidate in "${SKYRL_NAT_PYTHON:-}" python3.11 python3.12 python3; do
     [ -n "$candidate" ] || continue
     if "$candidate" -c 'import sys; sys.exit(sys.version_info[:2] not in ((3, 11), (3, 12)))' 2>/dev/null; then

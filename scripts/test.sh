@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Install what the tests need, then run them.
 #
-#   usage: bash scripts/test.sh            all tests
+#   usage: bash scripts/test.sh            all tests that need no GPU (those that do: tests/gpu)
 #          bash scripts/test.sh unit       unit tests alone
 #          bash scripts/test.sh [pytest arguments]
 set -euo pipefail
@@ -10,6 +10,6 @@ bash "$root/scripts/setup.sh"
 cd "$root"
 case "${1:-}" in
   unit) shift; set -- tests/unit "$@" ;;
-  "") set -- tests ;;
+  "") set -- tests/unit tests/integration ;;
 esac
 exec .venv/bin/python -m pytest "$@"

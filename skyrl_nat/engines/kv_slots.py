@@ -227,7 +227,8 @@ class KvSlots:
         kept = min(num_rows, len(self._rows))
         for name in ("_keys", "_values"):
             old: Tensor = getattr(self, name)
-            new = torch.empty(size, dtype=s.dtype, device=s.device)
+            # Zeros: a masked place counts nothing, but nothing times the NaN of fresh memory is NaN.
+            new = torch.zeros(size, dtype=s.dtype, device=s.device)
             if kept:
                 new[:, :kept, :, : self._capacity] = old[:, :kept]
             setattr(self, name, new)

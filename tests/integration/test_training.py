@@ -25,8 +25,8 @@ def folder(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def four_steps(folder):
-    """An uninterrupted strictly on-policy run of four steps."""
-    small_run.run(folder, "name=four", "trainer.steps=4", *EXACT)
+    """An uninterrupted strictly on-policy run of four steps; that it evaluates changes no training step."""
+    small_run.run(folder, "name=four", "trainer.steps=4", *EXACT, "evaluation.before_and_after=true")
     return small_run.metrics(folder, "four")
 
 
@@ -93,9 +93,8 @@ def test_stopped_and_resumed_run_trains_what_an_uninterrupted_one_does(folder, f
     assert without_times(small_run.metrics(folder, "halves")) == without_times(four_steps)
 
 
-def test_evaluate_plays_a_checkpoint_again_and_finds_the_same(folder):
-    small_run.run(folder, "name=judge", "trainer.steps=1", "engine.deterministic=true")
-    run = folder / "runs" / "judge"
+def test_evaluate_plays_a_checkpoint_again_and_finds_the_same(folder, four_steps):
+    run = folder / "runs" / "four"
     recorded = json.loads((run / "evaluations.jsonl").read_text().splitlines()[-1])
     done = subprocess.run(
         [sys.executable, "-m", "skyrl_nat.cli", "evaluate", str(run)],

@@ -33,7 +33,7 @@ def test_kl_run_on_a_disaggregated_placement_starts_at_zero_and_moves_away(tmp_p
         assert entry["loss/total"] == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
-def test_killed_vllm_engine_leaves_no_process_behind_and_the_run_resumes(tmp_path):
+def test_killed_vllm_engine_is_one_named_error_and_leaves_no_process_behind(tmp_path):
     # Attention kernels of vLLM on CPU want a head size of at least 32.
     make_tiny_model(tmp_path / "model", hidden_size=128)
     process = small_run.start(tmp_path, "name=vllm", *small_run.LONG, *VLLM)
@@ -50,8 +50,5 @@ def test_killed_vllm_engine_leaves_no_process_behind_and_the_run_resumes(tmp_pat
     assert "engine 0 on node" in lines[0]
     _, alive = psutil.wait_procs(children, timeout=60 - (time.monotonic() - started))
     assert not alive, alive
-    reached = small_run.metrics(tmp_path, "vllm")[-1]["step"]
-    small_run.run(tmp_path, "name=vllm", *small_run.LONG, *VLLM, f"trainer.steps={reached + 1}", "resume=latest")
     steps = small_run.metrics(tmp_path, "vllm")
-    assert [entry["step"] for entry in steps] == list(range(1, reached + 2))
     assert all(entry["loss/rollout_logprob_diff"] < 1e-4 for entry in steps), "vLLM and trainer agree in fp32"

@@ -70,6 +70,15 @@ def test_rows_of_different_lengths_decode_like_each_alone() -> None:
             torch.testing.assert_close(out[row], plain(tokens)[0, :, -1:])
 
 
+def test_memory_that_was_never_written_counts_nothing() -> None:
+    torch.use_deterministic_algorithms(True)  # fills fresh memory with NaN
+    try:
+        assert torch.empty(1).isnan()
+        test_rows_of_different_lengths_decode_like_each_alone()
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 def test_the_last_row_moves_into_the_place_of_a_finished_one() -> None:
     slots = make_slots()
     for tokens in ([1, 2, 3], [4, 5], [6, 7, 8, 9]):

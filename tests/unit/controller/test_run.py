@@ -1,0 +1,91 @@
+"""The order in which a run asks things of its engines, judged by the engines' own life cycle."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from fakes import LocalCalls
+
+from skyrl_nat.config.cluster import ClusterConfig, Device, Placement
+from skyrl_nat.config.run import RunConfig
+from skyrl_nat.controller.run import Run
+from skyrl_nat.engines.lifecycle import Lifecycle, Memory
+
+
+class SleepyEngine:
+    """Gives its memory back like vLLM on a GPU; refuses whatever comes in a wrong order."""
+
+    def __init__(self) -> None:
+        self.life = Lifecycle()
+        self.life.is_started = True
+        self.calls: list[str] = []
+
+    async def pause(self) -> None:
+        self.life.require_alive("pause")
+        self.life.is_paused = True
+        self.calls.append("pause")
+
+    async def resume(self) -> None:
+        self.life.require_resume()
+        self.life.is_paused = False
+        self.calls.append("resume")
+
+    async def sleep(self) -> None:
+        self.life.require_sleep()
+        self.life.memory, self.life.fault = Memory.NONE, "weights were given back"
+        self.calls.append("sleep")
+
+    async def wake(self, tags: list[str]) -> None:
+        self.life.require_wake(tags)
+        self.life.memory = Memory.ALL if "kv_cache" in tags else Memory.WEIGHTS
+        self.calls.append(f"wake {tags[0]}")
+
+    async def update_weights(self) -> None:
+        with self.life.update():
+            self.calls.append("update")
+
+
+class Transport:
+    """Pushes nothing, in the right place."""
+
+    async def connect(self, policy: Any, engines: LocalCalls) -> None:
+        pass
+
+    async def push(self, policy: Any, engines: LocalCalls, version: int) -> None:
+        await engines.call_all("update_weights")
+
+
+def run_of(engine: SleepyEngine, placement: Placement) -> Run:
+    """Return a run that has what a step asks of engines, and nothing else."""
+    run = object.__new__(Run)
+    cluster = ClusterConfig(device=Device.cuda, num_gpus_per_node=2, placement=placement)
+    config = RunConfig.__new__(RunConfig)
+    config.cluster = cluster
+    config.weight_sync = RunConfig.__dataclass_fields__["weight_sync"].default_factory()  # type: ignore[misc]
+    run.config, run.engines, run.policy = config, LocalCalls([engine]), None  # type: ignore[assignment]
+    run._transport, run._is_connected, run.step = Transport(), False, 1  # type: ignore[assignment]
+    return run
+
+
+@pytest.mark.parametrize(
+    ("placement", "expected"),
+    [
+        (
+            Placement.colocated,
+            ["pause", "sleep", "wake weights", "pause", "update", "wake kv_cache", "resume"],
+        ),
+        (Placement.disaggregated, ["pause", "update", "resume"]),
+    ],
+)
+def test_a_step_gives_memory_back_only_where_it_is_shared(placement: Placement, expected: list[str]) -> None:
+    engine = SleepyEngine()
+
+    async def step() -> None:
+        run = run_of(engine, placement)
+        async with run.training_phase():
+            assert engine.life.memory is (Memory.NONE if placement is Placement.colocated else Memory.ALL)
+        await run.push_weights()
+        engine.life.require_generate()
+
+    asyncio.run(step())
+    assert engine.calls == expected
