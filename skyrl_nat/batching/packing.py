@@ -197,7 +197,8 @@ def _bundles(samples: Sequence[TrainingSample], num_ranks: int, token_budget: in
     last_of_group: dict[str, _Bundle] = {}
     for index, sample in enumerate(samples):
         bundle = last_of_group.get(sample.group_id, _Bundle())
-        shared = max((shared_tokens(sample.token_ids, samples[i].token_ids) for i in bundle.indices), default=0)
+        last = bundle.indices[-1:]
+        shared = shared_tokens(sample.token_ids, samples[last[0]].token_ids) if last else 0
         own = sample.num_tokens - shared
         is_over = bundle.num_computed + own > token_budget or bundle.cost + _cost(sample, own) > fair_share
         if not shared or is_over:

@@ -29,14 +29,16 @@ def common_prefix(a: Sequence[int], b: Sequence[int]) -> int:
     return low
 
 
-def shared_tokens(sequence: Sequence[int], earlier: Sequence[int]) -> int:
-    """Return how many first tokens need not be computed again; the last one always is."""
-    length = min(common_prefix(sequence, earlier), len(sequence) - 1)
+def shared_tokens(sequence: Sequence[int], previous: Sequence[int]) -> int:
+    """Return how many first tokens need not be computed after the previous sequence; the last one always is."""
+    length = min(common_prefix(sequence, previous), len(sequence) - 1)
     return length if length >= MIN_SHARED_TOKENS else 0
 
 
 def plan_computation(sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor, Tensor]:
     """Return which tokens of packed sequences are computed, and which stands for each.
+
+    Only neighbours are compared: groups lie together, and comparing all pairs would take as long as training.
 
     Args:
         sequences: B token lists, in packing order.
@@ -50,9 +52,8 @@ def plan_computation(sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor
     own: list[int] = []
     start = 0
     for index, sequence in enumerate(sequences):
-        found = [shared_tokens(sequence, earlier) for earlier in sequences[:index]]
-        shared = max(found, default=0)
-        prefix = sources[found.index(shared)][:shared] if shared else []
+        shared = shared_tokens(sequence, sequences[index - 1]) if index else 0
+        prefix = sources[-1][:shared] if shared else []
         first = len(computed)
         computed.extend(range(start + shared, start + len(sequence)))
         sources.append([*prefix, *range(first, len(computed))])

@@ -62,25 +62,16 @@ class PackedRows:
     """`[B + 1]` int32, `key_borders` on the device."""
     source: Tensor | None
     """`[N]` int64: the computed token that stands for each; None if all are computed."""
-    masks: tuple[Tensor | None, ...]
-    """Per sequence, bool `[queries, keys]`; None where a sequence has as many queries as keys, or on GPUs."""
 
     @classmethod
     def of(cls, micro_batch: MicroBatch) -> Self:
         """Return the rows of a micro-batch, on its device."""
-        queries = tuple(micro_batch.cu_computed.tolist())
-        keys = tuple(micro_batch.cu_seqlens.tolist())
-        device = micro_batch.source.device
-        sizes = [(q1 - q0, k1 - k0) for (q0, q1), (k0, k1) in zip(pairwise(queries), pairwise(keys), strict=True)]
         return cls(
-            query_borders=queries,
-            key_borders=keys,
+            query_borders=tuple(micro_batch.cu_computed.tolist()),
+            key_borders=tuple(micro_batch.cu_seqlens.tolist()),
             cu_queries=micro_batch.cu_computed,
             cu_keys=micro_batch.cu_seqlens,
             source=micro_batch.source if micro_batch.num_computed < micro_batch.num_tokens else None,
-            masks=tuple(
-                None if q == k else torch.ones(q, k, dtype=torch.bool, device=device).tril(k - q) for q, k in sizes
-            ),
         )
 
 
@@ -139,14 +130,20 @@ def _per_sequence(query: Tensor, key: Tensor, value: Tensor, rows: PackedRows, s
         query.split(num_queries, dim=2),
         key.split(num_keys, dim=2),
         value.split(num_keys, dim=2),
-        rows.masks,
         strict=True,
     )
-    outputs = [
-        scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=mask is None, scale=scaling)
-        for q, k, v, mask in parts
-    ]
+    outputs = [_attend(q, k, v, scaling) for q, k, v in parts]
     return torch.cat(outputs, dim=2).transpose(1, 2).contiguous()
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
+    """Attend causally in one sequence whose last tokens are the queries."""
+    num_queries, num_keys = query.shape[2], key.shape[2]
+    mask = None
+    if num_queries < num_keys:
+        # `is_causal` would align the first query with the first key.
+        mask = torch.ones(num_queries, num_keys, dtype=torch.bool, device=query.device).tril(num_keys - num_queries)
+    return scaled_dot_product_attention(query, key, value, attn_mask=mask, is_causal=mask is None, scale=scaling)
 
 
 def _varlen(query: Tensor, key: Tensor, value: Tensor, rows: PackedRows, scaling: float | None) -> Tensor:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from fakes import LocalCalls
 
-from skyrl_nat.config.cluster import ClusterConfig, Device, Placement
+from skyrl_nat.config.cluster import ClusterConfig, Device, Placement, WeightSyncConfig
 from skyrl_nat.config.run import RunConfig
 from skyrl_nat.controller.run import Run
 from skyrl_nat.engines.lifecycle import Lifecycle, Memory
@@ -61,7 +61,7 @@ def run_of(engine: SleepyEngine, placement: Placement) -> Run:
     cluster = ClusterConfig(device=Device.cuda, num_gpus_per_node=2, placement=placement)
     config = RunConfig.__new__(RunConfig)
     config.cluster = cluster
-    config.weight_sync = RunConfig.__dataclass_fields__["weight_sync"].default_factory()  # type: ignore[misc]
+    config.weight_sync = WeightSyncConfig()
     run.config, run.engines, run.policy = config, LocalCalls([engine]), None  # type: ignore[assignment]
     run._transport, run._is_connected, run.step = Transport(), False, 1  # type: ignore[assignment]
     return run
