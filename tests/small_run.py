@@ -22,7 +22,12 @@ TINY = [
     "optimizer.lr=1e-3",
     "tracking.backends=[jsonl,console]",
 ]
-LONG = ("trainer.steps=400", "checkpoint.every_steps=1", "checkpoint.keep_last=2", "evaluation.before_and_after=false")
+LONG = (
+    "trainer.steps=1000000",
+    "checkpoint.every_steps=1",
+    "checkpoint.keep_last=2",
+    "evaluation.before_and_after=false",
+)
 """A run that lasts until it is ended."""
 
 

@@ -5,6 +5,7 @@ Engines live for the whole session on one event loop; each test pushes the weigh
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -232,8 +233,12 @@ def test_tokens_of_an_update_in_flight_carry_the_version_that_sampled_them(sessi
 
     async def update_in_flight() -> Completion:
         request = make_request(PROMPTS[1], seed=ANSWER_SEED, max_new_tokens=500)
+        started = time.monotonic()
+        await session.engine.generate(request)
+        alone_s = time.monotonic() - started
+        request = make_request(PROMPTS[1], seed=ANSWER_SEED, max_new_tokens=500)
         running = asyncio.create_task(session.engine.generate(request))
-        await asyncio.sleep(0.25)
+        await asyncio.sleep(alone_s / 4)
         await session.pause_push_resume("host", session.weights(2))
         return await running
 
