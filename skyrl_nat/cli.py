@@ -67,7 +67,7 @@ def _train(options: argparse.Namespace) -> None:
 
 async def _train_run(config: "RunConfig") -> None:
     from skyrl_nat.controller.loop import train
-    from skyrl_nat.controller.run import open_run
+    from skyrl_nat.controller.opening import open_run
     from skyrl_nat.controller.summary import show_summary
 
     started = time.monotonic()
@@ -78,10 +78,10 @@ async def _train_run(config: "RunConfig") -> None:
 
 def _plan(options: argparse.Namespace) -> None:
     from skyrl_nat.config.load import load_config
-    from skyrl_nat.controller.run import load_data
+    from skyrl_nat.controller.opening import load_data
 
     config = load_config(options.overrides)
-    tasks, _ = load_data(config)
+    tasks = load_data(config).train_tasks
     print(json.dumps({"config": config.to_dict(), "batch_plan": config.batch_plan(len(tasks))}, indent=1))
 
 
@@ -103,7 +103,7 @@ def _evaluate(options: argparse.Namespace) -> None:
 
 async def _evaluate_run(config: "RunConfig") -> None:
     from skyrl_nat.controller.evaluate import evaluate
-    from skyrl_nat.controller.run import open_run
+    from skyrl_nat.controller.opening import open_run
 
     async with open_run(config, is_training=False) as run:
         await run.push_weights()

@@ -114,6 +114,8 @@ class RewardResult:
     """True where every hidden requirement holds."""
     findings: list[str] = field(default_factory=list[str])
     """What was wrong, most important first, for logs and analysis."""
+    is_by_turn: bool = False
+    """True where the total is the sum of the turns' own rewards, each earned when its turn ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -129,6 +131,8 @@ class Turn:
     """Seconds from request to answer."""
     environment_s: float
     """Seconds spent in the environment's step."""
+    reward: float = 0.0
+    """What the environment's step gave."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,6 +161,8 @@ class Rollout:
     artifact: dict[str, Any] = field(default_factory=dict[str, Any])
     """What the environment hands to the reward worker, for instance the files written."""
     metrics: dict[str, float] = field(default_factory=dict[str, float])
+    segment_starts: list[int] = field(default_factory=lambda: [0])
+    """Where a new context begins, the first token always: a turn whose prompt did not extend what came before."""
 
     @property
     def oldest_version(self) -> int:
@@ -196,14 +202,16 @@ class TrainingSample:
     """One flat token sequence ready for training; lists have one entry per token."""
 
     sample_id: str
-    """The rollout's id."""
+    """The rollout's id; with several segments, and `#` and their number."""
+    rollout_id: str
+    """Samples of one rollout share it and count once."""
     group_id: str
     """The task's id and stream index: samples of one group share it."""
     token_ids: list[int]
     loss_mask: list[bool]
     rollout_logprobs: list[float]
-    advantage: float
-    """One value for all loss tokens of the sample."""
+    advantages: list[float]
+    """0.0 where `loss_mask` is False."""
     oldest_version: int
 
     @property

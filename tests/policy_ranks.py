@@ -16,9 +16,11 @@ from skyrl_nat.config.algorithm import AlgorithmConfig
 from skyrl_nat.config.model import ModelConfig, OptimizerConfig
 from skyrl_nat.types import TrainingSample
 from skyrl_nat.workers.model import full_tensor
+from skyrl_nat.workers.objective import StepConstants
 from skyrl_nat.workers.policy import PolicyWorker
 
 VOCABULARY = 300
+RECOMPUTE = {"old_logprobs": "recompute"}
 PRELOADED = [
     "torch.distributed.fsdp",
     "torch.distributed.checkpoint",
@@ -26,6 +28,7 @@ PRELOADED = [
     "transformers.models.llama.modeling_llama",
     "transformers.models.auto.modeling_auto",
 ]
+ADVANTAGES = [1.0, -0.5, 0.25, -1.5, 0.75, 2.0]
 PROMPTS_AND_LENGTHS = [(5, 20), (10, 31), (3, 7), (1, 12), (4, 40), (2, 3)]
 
 
@@ -48,11 +51,12 @@ def make_samples(seed: int = 0) -> list[TrainingSample]:
         samples.append(
             TrainingSample(
                 sample_id=f"r{index}",
+                rollout_id=f"r{index}",
                 group_id=f"g{index // 2}",
                 token_ids=torch.randint(0, VOCABULARY, (length,), generator=generator).tolist(),
                 loss_mask=mask,
                 rollout_logprobs=(-5 - torch.rand(length, generator=generator)).tolist(),
-                advantage=[1.0, -0.5, 0.25, -1.5, 0.75, 2.0][index],
+                advantages=[ADVANTAGES[index] if is_sampled else 0.0 for is_sampled in mask],
                 oldest_version=0,
             )
         )
@@ -61,14 +65,22 @@ def make_samples(seed: int = 0) -> list[TrainingSample]:
 
 
 def make_grid(
-    samples: list[TrainingSample], *, num_ranks: int = 1, budget: int = 64, name: str = "token_mean"
-) -> tuple[list[list[MicroBatch]], float]:
-    """Return the grid and the denominator of one step."""
+    samples: list[TrainingSample],
+    *,
+    num_ranks: int = 1,
+    budget: int = 64,
+    name: str = "token_mean",
+    **constants: float,
+) -> tuple[list[list[MicroBatch]], StepConstants]:
+    """Return the grid and the constants of one step."""
     weights = REDUCTIONS[name](
-        [s.num_loss_tokens for s in samples], [s.group_id for s in samples], max_tokens_divisor=32
+        [s.num_loss_tokens for s in samples],
+        [s.rollout_id for s in samples],
+        [s.group_id for s in samples],
+        max_tokens_divisor=32,
     )
     grid = pack(samples, weights.token_weights, num_ranks=num_ranks, token_budget=budget)
-    return grid, weights.denominator
+    return grid, StepConstants(denominator=weights.denominator, **constants)
 
 
 def make_worker(
@@ -100,10 +112,12 @@ def make_worker(
     return worker
 
 
-def train_steps(worker: PolicyWorker, row: list[MicroBatch], denominator: float, steps: int) -> list[dict[str, float]]:
+def train_steps(
+    worker: PolicyWorker, row: list[MicroBatch], constants: StepConstants, steps: int
+) -> list[dict[str, float]]:
     """Recompute old log-probs once, then do several optimizer steps on them."""
     attach_logprobs(row, worker.compute_logprobs(row), "old_logprobs")
-    return [worker.train(row, denominator) for _ in range(steps)]
+    return [worker.train(row, constants) for _ in range(steps)]
 
 
 def optimizer_tensors(worker: PolicyWorker) -> dict[str, Tensor]:
@@ -132,9 +146,9 @@ def gradients(worker: PolicyWorker) -> dict[str, Tensor]:
 def _rank_main(rank: int, world_size: int, port: int, model: str, out: str, device: str) -> None:
     """One spawned rank: two steps, metrics, weights and a checkpoint into a folder."""
     torch.set_num_threads(1)
-    worker = make_worker(Path(model), rank=rank, world_size=world_size, port=port, device=device)
-    grid, denominator = make_grid(make_samples(), num_ranks=world_size, budget=40)
-    metrics = train_steps(worker, grid[rank], denominator, 2)
+    worker = make_worker(Path(model), rank=rank, world_size=world_size, port=port, device=device, algorithm=RECOMPUTE)
+    grid, constants = make_grid(make_samples(), num_ranks=world_size, budget=40)
+    metrics = train_steps(worker, grid[rank], constants, 2)
     worker.save(Path(out) / "checkpoint")
     result = {
         "metrics": metrics,
@@ -143,8 +157,9 @@ def _rank_main(rank: int, world_size: int, port: int, model: str, out: str, devi
         "num_micro_batches": len(grid[rank]),
     }
     # One sample on two ranks: the other rank has nothing but a filler.
-    grid, denominator = make_grid(make_samples()[:1], num_ranks=world_size)
-    result["filler_metrics"] = worker.train(grid[rank], denominator)
+    grid, constants = make_grid(make_samples()[:1], num_ranks=world_size)
+    attach_logprobs(grid[rank], worker.compute_logprobs(grid[rank]), "old_logprobs")
+    result["filler_metrics"] = worker.train(grid[rank], constants)
     result["final_weights"] = worker.export_weights()
     torch.save(result, Path(out) / f"rank{rank}.pt")
     worker.close()

@@ -14,7 +14,8 @@ from torch import Tensor
 def k1(logprobs: Tensor, ref_logprobs: Tensor, loss_mask: Tensor) -> Tensor:
     """Return d: unbiased, high variance, may be negative.
 
-    As a loss its gradient is 0 in expectation (the mean of the score function): use it as a metric.
+    As a loss its gradient is 0 in expectation (the mean of the score function): use it as a metric, or in the
+    reward, where its gradient is exactly that of KL(policy || reference).
 
     Args:
         logprobs: `[N]` under the policy; carries the gradient.
@@ -60,9 +61,39 @@ def k3(logprobs: Tensor, ref_logprobs: Tensor, loss_mask: Tensor) -> Tensor:
     return torch.expm1(-difference) + difference
 
 
+def absolute(logprobs: Tensor, ref_logprobs: Tensor, loss_mask: Tensor) -> Tensor:
+    """Return |d|: biased as a value, never negative.
+
+    As a loss its gradient pushes every token towards the reference with the same force; it is that of no KL.
+
+    Args:
+        logprobs: `[N]` under the policy; carries the gradient.
+        ref_logprobs: `[N]` under the reference.
+        loss_mask: `[N]` bool; the result is 0 where False.
+    """
+    return k1(logprobs, ref_logprobs, loss_mask).abs()
+
+
+def importance_weighted(kl: Tensor, log_ratio: Tensor) -> Tensor:
+    """Return KL estimates weighted with the ratio policy / sampling policy, the gradient of the ratio included.
+
+    For tokens that an older policy sampled. With k1 or k3 both the value and the gradient are then exactly those
+    of KL(policy || reference) in expectation.
+
+    Args:
+        kl: `[N]` from an estimator; carries the gradient.
+        log_ratio: `[N]` policy minus sampling policy, 0 where masked; carries the gradient.
+
+    Reference:
+        DeepSeek-V3.2, arXiv:2512.02556, section 3.1 (unbiased KL estimate).
+    """
+    return log_ratio.exp() * kl
+
+
 KL_ESTIMATORS: dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]] = {
     "k1": k1,
     "k2": k2,
     "k3": k3,
+    "abs": absolute,
 }
 """Estimators by config name (`algorithm.kl_estimator`)."""

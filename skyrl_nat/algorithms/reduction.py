@@ -4,7 +4,8 @@
 
 over ALL samples i of one optimizer step, on every rank and in every micro-batch. Weights and
 denominator come from one call on the whole step, so the loss cannot depend on how samples are packed.
-Policy loss, KL and entropy share them. A sample without loss tokens weighs 0 and counts nowhere.
+Policy loss, KL and entropy share them. A sample without loss tokens weighs 0 and counts nowhere. Samples that
+were cut from one rollout count as that rollout, once.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,30 +22,32 @@ class ReductionWeights(NamedTuple):
 
 
 def token_mean(
-    num_loss_tokens: Sequence[int], group_ids: Sequence[str], *, max_tokens_divisor: int
+    num_loss_tokens: Sequence[int], rollout_ids: Sequence[str], group_ids: Sequence[str], *, max_tokens_divisor: int
 ) -> ReductionWeights:
     """Every loss token of the step counts the same.
 
     Args:
         num_loss_tokens: Loss tokens of each sample.
+        rollout_ids: Not used.
         group_ids: Not used.
         max_tokens_divisor: Not used.
 
     Reference:
         DAPO, arXiv:2503.14476, section 3.3.
     """
-    del group_ids, max_tokens_divisor
+    del rollout_ids, group_ids, max_tokens_divisor
     weights = [1.0 if count else 0.0 for count in num_loss_tokens]
     return ReductionWeights(weights, float(sum(num_loss_tokens)))
 
 
 def sequence_mean(
-    num_loss_tokens: Sequence[int], group_ids: Sequence[str], *, max_tokens_divisor: int
+    num_loss_tokens: Sequence[int], rollout_ids: Sequence[str], group_ids: Sequence[str], *, max_tokens_divisor: int
 ) -> ReductionWeights:
-    """Every sample counts the same: mean over its tokens, then over samples.
+    """Every rollout counts the same: mean over its tokens, then over rollouts.
 
     Args:
         num_loss_tokens: Loss tokens of each sample.
+        rollout_ids: Rollout of each sample, in any order.
         group_ids: Not used.
         max_tokens_divisor: Not used.
 
@@ -52,17 +55,17 @@ def sequence_mean(
         DeepSeekMath, arXiv:2402.03300, equation 3.
     """
     del group_ids, max_tokens_divisor
-    weights = [1.0 / count if count else 0.0 for count in num_loss_tokens]
-    return ReductionWeights(weights, float(sum(count > 0 for count in num_loss_tokens)))
+    return _mean_per(rollout_ids, num_loss_tokens)
 
 
 def sequence_mean_token_sum(
-    num_loss_tokens: Sequence[int], group_ids: Sequence[str], *, max_tokens_divisor: int
+    num_loss_tokens: Sequence[int], rollout_ids: Sequence[str], group_ids: Sequence[str], *, max_tokens_divisor: int
 ) -> ReductionWeights:
-    """Sum over a sample's tokens divided by a constant, then the mean over samples.
+    """Sum over a rollout's tokens divided by a constant, then the mean over rollouts.
 
     Args:
         num_loss_tokens: Loss tokens of each sample.
+        rollout_ids: Rollout of each sample, in any order.
         group_ids: Not used.
         max_tokens_divisor: The constant, in tokens; never taken from the batch.
 
@@ -71,27 +74,33 @@ def sequence_mean_token_sum(
     """
     del group_ids
     weights = [1.0 / max_tokens_divisor if count else 0.0 for count in num_loss_tokens]
-    return ReductionWeights(weights, float(sum(count > 0 for count in num_loss_tokens)))
+    return ReductionWeights(weights, _mean_per(rollout_ids, num_loss_tokens).denominator)
 
 
 def prompt_mean(
-    num_loss_tokens: Sequence[int], group_ids: Sequence[str], *, max_tokens_divisor: int
+    num_loss_tokens: Sequence[int], rollout_ids: Sequence[str], group_ids: Sequence[str], *, max_tokens_divisor: int
 ) -> ReductionWeights:
     """Every group counts the same: mean over all tokens of a group, then over groups.
 
     Args:
         num_loss_tokens: Loss tokens of each sample.
+        rollout_ids: Not used.
         group_ids: Group of each sample, in any order.
         max_tokens_divisor: Not used.
 
     Reference:
         ScaleRL, arXiv:2510.13786, section 3.2 (prompt-level loss aggregation).
     """
-    del max_tokens_divisor
+    del rollout_ids, max_tokens_divisor
+    return _mean_per(group_ids, num_loss_tokens)
+
+
+def _mean_per(ids: Sequence[str], num_loss_tokens: Sequence[int]) -> ReductionWeights:
+    """Return weights under which every id counts the same, whatever its samples' lengths."""
     totals: dict[str, int] = {}
-    for count, group in zip(num_loss_tokens, group_ids, strict=True):
-        totals[group] = totals.get(group, 0) + count
-    weights = [1.0 / totals[group] if count else 0.0 for count, group in zip(num_loss_tokens, group_ids, strict=True)]
+    for name, count in zip(ids, num_loss_tokens, strict=True):
+        totals[name] = totals.get(name, 0) + count
+    weights = [1.0 / totals[name] if count else 0.0 for name, count in zip(ids, num_loss_tokens, strict=True)]
     return ReductionWeights(weights, float(sum(total > 0 for total in totals.values())))
 
 

@@ -24,7 +24,7 @@ class MicroBatch:
     loss_mask: Tensor
     """`[N]` bool; never True at the first token of a sequence."""
     advantages: Tensor
-    """`[N]` fp32, constant along a sequence."""
+    """`[N]` fp32; 0 where `loss_mask` is False."""
     token_weights: Tensor
     """`[N]` fp32 numerators of the reduction; 0 where `loss_mask` is False."""
     rollout_logprobs: Tensor
@@ -35,8 +35,10 @@ class MicroBatch:
     """`[N]` int64: which of the U computed tokens stands for each token."""
     cu_computed: Tensor
     """`[B + 1]` int32 borders of the sequences' own computed tokens, first 0, last U."""
+    selected: Tensor
+    """`[N]` bool: tokens that `batching.shaping` picked from the batch for the loss to treat apart."""
     old_logprobs: Tensor | None = None
-    """`[N]` fp32, the trainer's before this batch; None means: use `rollout_logprobs` or the detached current ones."""
+    """`[N]` fp32, the trainer's before this batch; None with `old_logprobs` other than `recompute`."""
     ref_logprobs: Tensor | None = None
     """`[N]` fp32, the reference's; None without a KL term."""
     sample_ids: tuple[str, ...] = ()

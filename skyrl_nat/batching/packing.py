@@ -83,7 +83,6 @@ def build_micro_batch(samples: Sequence[TrainingSample], token_weights: Sequence
     repeats = torch.tensor(lengths)
     weights = torch.tensor(token_weights, dtype=torch.float32).repeat_interleave(repeats)
     computed, source, cu_computed = plan_computation([s.token_ids for s in samples])
-    advantages = torch.tensor([s.advantage for s in samples], dtype=torch.float32)
     rollout = [
         logprob if is_kept else 0.0
         for s in samples
@@ -94,12 +93,13 @@ def build_micro_batch(samples: Sequence[TrainingSample], token_weights: Sequence
         position_ids=torch.cat([torch.arange(n, dtype=torch.int64) for n in lengths]),
         cu_seqlens=torch.tensor([0, *accumulate(lengths)], dtype=torch.int32),
         loss_mask=mask,
-        advantages=advantages.repeat_interleave(repeats),
+        advantages=torch.tensor([a for s in samples for a in s.advantages], dtype=torch.float32),
         token_weights=torch.where(mask, weights, 0.0),
         rollout_logprobs=torch.tensor(rollout, dtype=torch.float32),
         computed=computed,
         source=source,
         cu_computed=cu_computed,
+        selected=torch.zeros_like(mask),
         sample_ids=tuple(s.sample_id for s in samples),
     )
 
@@ -117,6 +117,7 @@ def filler_micro_batch() -> MicroBatch:
         computed=torch.arange(2, dtype=torch.int64),
         source=torch.arange(2, dtype=torch.int64),
         cu_computed=torch.tensor([0, 2], dtype=torch.int32),
+        selected=torch.zeros(2, dtype=torch.bool),
     )
 
 

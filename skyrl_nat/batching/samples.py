@@ -2,24 +2,27 @@
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 
 from skyrl_nat.errors import DataError
 from skyrl_nat.types import Outcome, Rollout, RolloutGroup, TrainingSample
 
 
-def build_samples(group: RolloutGroup, advantages: Sequence[float], *, mask_truncated: bool) -> list[TrainingSample]:
-    """Turn the valid rollouts of a group into training samples, in order.
+def build_samples(
+    group: RolloutGroup, advantages: Sequence[Sequence[float]], *, mask_truncated: bool
+) -> list[TrainingSample]:
+    """Turn the valid rollouts of a group into training samples, in order: one for every segment of a rollout.
 
-    A rollout without loss tokens gives no sample.
+    A segment without loss tokens gives no sample.
 
     Args:
         group: The scored group.
-        advantages: One per entry of `group.valid_rollouts`, in the same order.
+        advantages: One list per entry of `group.valid_rollouts`, in the same order, with one entry per token.
         mask_truncated: Leave truncated rollouts out.
 
     Raises:
-        DataError: A rollout's lists disagree in length, its first token is in the loss, or a log-prob or
-            advantage is missing or not finite.
+        DataError: A rollout's lists disagree in length, a segment's first token is in the loss, or a log-prob
+            or advantage is missing or not finite.
     """
     rollouts = group.valid_rollouts
     if len(advantages) != len(rollouts):
@@ -28,27 +31,26 @@ def build_samples(group: RolloutGroup, advantages: Sequence[float], *, mask_trun
             f"{group_id(group)}, got {len(advantages)}. Compute them from group.valid_rollouts."
         )
     samples: list[TrainingSample] = []
-    for rollout, advantage in zip(rollouts, advantages, strict=True):
-        check_rollout(rollout)
-        if not math.isfinite(advantage):
-            raise DataError(
-                f"the advantage of rollout {rollout.rollout_id} must be finite, got {advantage}. "
-                "Check the reward parts of its group."
-            )
-        is_left_out = mask_truncated and rollout.outcome is Outcome.TRUNCATED
-        if rollout.num_loss_tokens == 0 or is_left_out:
+    for rollout, values in zip(rollouts, advantages, strict=True):
+        check_rollout(rollout, values)
+        if mask_truncated and rollout.outcome is Outcome.TRUNCATED:
             continue
-        samples.append(
-            TrainingSample(
-                sample_id=rollout.rollout_id,
-                group_id=group_id(group),
-                token_ids=list(rollout.token_ids),
-                loss_mask=list(rollout.loss_mask),
-                rollout_logprobs=list(rollout.rollout_logprobs),
-                advantage=float(advantage),
-                oldest_version=rollout.oldest_version,
+        borders = [*rollout.segment_starts, len(rollout.token_ids)]
+        for number, (start, end) in enumerate(pairwise(borders)):
+            if not any(rollout.loss_mask[start:end]):
+                continue
+            samples.append(
+                TrainingSample(
+                    sample_id=f"{rollout.rollout_id}#{number}" if len(borders) > 2 else rollout.rollout_id,
+                    rollout_id=rollout.rollout_id,
+                    group_id=group_id(group),
+                    token_ids=rollout.token_ids[start:end],
+                    loss_mask=rollout.loss_mask[start:end],
+                    rollout_logprobs=rollout.rollout_logprobs[start:end],
+                    advantages=list(values[start:end]),
+                    oldest_version=rollout.oldest_version,
+                )
             )
-        )
     return samples
 
 
@@ -57,30 +59,36 @@ def group_id(group: RolloutGroup) -> str:
     return f"{group.task.task_id}@{group.index}"
 
 
-def check_rollout(rollout: Rollout) -> None:
+def check_rollout(rollout: Rollout, advantages: Sequence[float]) -> None:
     """Refuse a rollout whose token record cannot be trained on.
 
     Raises:
         DataError: See `build_samples`.
     """
     length = len(rollout.token_ids)
-    for name in ("loss_mask", "rollout_logprobs", "token_versions"):
-        found = len(getattr(rollout, name))
-        if found != length:
+    columns = {name: getattr(rollout, name) for name in ("loss_mask", "rollout_logprobs", "token_versions")}
+    for name, values in (columns | {"advantages": advantages}).items():
+        if len(values) != length:
             raise DataError(
                 f"{name} of rollout {rollout.rollout_id} must have one entry per token ({length}), "
-                f"got {found}. The recorder must write all four lists together."
+                f"got {len(values)}. The recorder must write all lists together."
             )
-    if length and rollout.loss_mask[0]:
-        raise DataError(
-            f"the first token of rollout {rollout.rollout_id} must not be in the loss, got True: nothing "
-            "precedes it. Start every sequence with a prompt token."
-        )
-    for position, logprob in enumerate(rollout.rollout_logprobs):
-        # A record that came from JSON can hold None whatever the type says.
-        is_missing = not isinstance(logprob, float | int) or not math.isfinite(logprob)  # pyright: ignore[reportUnnecessaryIsInstance]
-        if rollout.loss_mask[position] and is_missing:
+    for start in rollout.segment_starts if length else []:
+        if rollout.loss_mask[start]:
             raise DataError(
-                f"rollout {rollout.rollout_id} must have a finite log-prob for every sampled token, got "
-                f"{logprob} at position {position}. Ask the engine for log-probs of sampled tokens."
+                f"token {start} of rollout {rollout.rollout_id}, the first of a context, must not be in the loss, "
+                "got True: nothing precedes it. Start every context with a prompt token."
             )
+    for position, is_sampled in enumerate(rollout.loss_mask):
+        if is_sampled:
+            _check_finite(rollout, position, "log-prob", rollout.rollout_logprobs[position])
+            _check_finite(rollout, position, "advantage", advantages[position])
+
+
+def _check_finite(rollout: Rollout, position: int, what: str, value: float | None) -> None:
+    # A record that came from JSON can hold None whatever the type says.
+    if not isinstance(value, float | int) or not math.isfinite(value):
+        raise DataError(
+            f"rollout {rollout.rollout_id} must have a finite {what} for every sampled token, got "
+            f"{value} at position {position}. Look at the engine's log-probs and the reward parts."
+        )

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from enum import StrEnum
 from typing import Any
 
 from skyrl_nat.errors import ConfigError
@@ -35,6 +36,20 @@ def require_not_negative(section: Any, prefix: str, *names: str) -> None:
         value = getattr(section, name)
         if value is not None:
             require(value >= 0, f"{prefix}.{name}", "be >= 0", value, f"Set {prefix}.{name} to 0 or more.")
+
+
+def coerce_enums(section: Any) -> None:
+    """Turn strings in enum fields of a section into members, so that comparisons by identity hold.
+
+    Raises:
+        ConfigError: A string names no member.
+    """
+    for field in dataclasses.fields(section):
+        value = getattr(section, field.name)
+        if isinstance(field.type, type) and issubclass(field.type, StrEnum) and not isinstance(value, field.type):
+            choices = [str(member) for member in field.type]
+            require(value in choices, field.name, f"be one of {', '.join(choices)}", value, "Pick one of them.")
+            setattr(section, field.name, field.type(value))
 
 
 def require_finite(section: Any, prefix: str) -> None:

@@ -47,6 +47,14 @@ class SandboxConfig:
         )
 
 
+class Curriculum(StrEnum):
+    """In which order the tasks of an epoch come."""
+
+    shuffled = "shuffled"
+    easy_first = "easy_first"
+    """By difficulty, shuffled within a level."""
+
+
 @dataclass(kw_only=True, slots=True)
 class EnvironmentConfig:
     """Section `environment`."""
@@ -58,6 +66,9 @@ class EnvironmentConfig:
     validation_files: list[str] = field(default_factory=lambda: ["builtin:nat_agent/validation"])
     max_difficulty: int = 5
     """Tasks above it are left out (and counted)."""
+    curriculum: Curriculum = Curriculum.shuffled
+    recorded_files: list[str] = field(default_factory=list[str])
+    """Rollouts of earlier runs (`rollouts/train_*.jsonl`) to learn from instead of playing `train_files`."""
     max_observation_chars: int = 2000
     """Longer observations are cut in the middle."""
     reward_weights: dict[str, float] = field(default_factory=dict[str, float])

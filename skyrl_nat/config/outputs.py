@@ -44,6 +44,33 @@ class EvaluationConfig:
 
 
 @dataclass(kw_only=True, slots=True)
+class AlarmsConfig:
+    """Section `alarms`: thresholds that are watched after every step."""
+
+    first_policy_kl: float = 1e-9
+    """KL between the policy and its recomputed log-probs before the first update, in nats per token; a warning."""
+    logprob_diff_warn: float = 0.02
+    """Mean |rollout - trainer log-prob| of a step's tokens."""
+    logprob_diff_stop: float = 0.2
+    """The same; above it the run stops."""
+    no_signal_share: float = 0.9
+    """Share of a batch's groups whose rewards are all equal; a warning."""
+
+    def __post_init__(self) -> None:
+        require_finite(self, "alarms")
+        require_not_negative(
+            self, "alarms", "first_policy_kl", "logprob_diff_warn", "logprob_diff_stop", "no_signal_share"
+        )
+        require(
+            self.logprob_diff_stop >= self.logprob_diff_warn,
+            "alarms.logprob_diff_stop",
+            f"be >= alarms.logprob_diff_warn ({self.logprob_diff_warn})",
+            self.logprob_diff_stop,
+            "The defaults are 0.02 and 0.2.",
+        )
+
+
+@dataclass(kw_only=True, slots=True)
 class TrackingConfig:
     """Section `tracking`: all named back ends receive every metric at once."""
 

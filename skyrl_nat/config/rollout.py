@@ -7,6 +7,16 @@ from typing import Any
 from skyrl_nat.config.checks import require, require_finite, require_not_negative, require_positive
 
 
+class History(StrEnum):
+    """What a turn's prompt is made of."""
+
+    keep = "keep"
+    """All tokens of the turns before, as they were sampled, whatever the chat template would do to them."""
+    render = "render"
+    """All messages so far through the chat template. Where that does not begin with the tokens of the turn before
+    (templates that drop past reasoning do so), a new segment starts, which is trained as a sequence of its own."""
+
+
 class EngineKind(StrEnum):
     """Which engine generates."""
 
@@ -18,6 +28,7 @@ class EngineKind(StrEnum):
 class RolloutConfig:
     """Section `rollout`."""
 
+    history: History = History.keep
     max_turns: int = 8
     """Completions per rollout at most."""
     max_new_tokens: int = 1024

@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from skyrl_nat.config.algorithm import Advantage, AlgorithmConfig, OldLogprobs
+from skyrl_nat.config.algorithm import Advantage, AlgorithmConfig, OldLogprobs, PolicyLoss
 from skyrl_nat.config.checks import require, require_finite, require_not_negative, require_positive
 from skyrl_nat.config.cluster import ClusterConfig, Device, Placement, Transport, WeightSyncConfig
 from skyrl_nat.config.environment import EnvironmentConfig
 from skyrl_nat.config.model import Dtype, ModelConfig, OptimizerConfig
-from skyrl_nat.config.outputs import CheckpointConfig, EvaluationConfig, TrackingConfig
+from skyrl_nat.config.outputs import AlarmsConfig, CheckpointConfig, EvaluationConfig, TrackingConfig
 from skyrl_nat.config.rollout import EngineConfig, EngineKind, RolloutConfig
 
 
@@ -96,6 +96,7 @@ class RunConfig:
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
+    alarms: AlarmsConfig = field(default_factory=AlarmsConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
 
     def __post_init__(self) -> None:
@@ -119,20 +120,39 @@ class RunConfig:
             trainer.micro_batch_tokens,
             "One rollout must fit a micro-batch: raise the one or lower the other.",
         )
-        is_group_relative = self.algorithm.advantage in (Advantage.grpo, Advantage.dr_grpo, Advantage.rloo)
+        self._check_algorithm()
+
+    def _check_algorithm(self) -> None:
+        trainer, algorithm = self.trainer, self.algorithm
+        is_group_relative = algorithm.advantage is not Advantage.reinforce and not algorithm.is_offline
         require(
             not is_group_relative or trainer.rollouts_per_task >= 2,
             "trainer.rollouts_per_task",
-            f"be >= 2 with algorithm.advantage={self.algorithm.advantage}",
+            f"be >= 2 with algorithm.advantage={algorithm.advantage}",
             trainer.rollouts_per_task,
             "A group of one has no baseline.",
         )
         require(
-            self.algorithm.tis_cap == 0 or self.algorithm.old_logprobs is OldLogprobs.recompute,
-            "algorithm.tis_cap",
-            "be 0 with algorithm.old_logprobs=rollout",
-            self.algorithm.tis_cap,
-            "The ratio already corrects for the engine; use one of the two.",
+            not algorithm.is_offline or bool(self.environment.recorded_files),
+            "environment.recorded_files",
+            f"name rollouts of earlier runs with algorithm.policy_loss={algorithm.policy_loss}",
+            self.environment.recorded_files,
+            "Add environment.recorded_files=[runs/NAME/rollouts/train_000001.jsonl], more files after commas.",
+        )
+        reads_ratio = algorithm.policy_loss not in (PolicyLoss.reinforce, PolicyLoss.cross_entropy, PolicyLoss.kto)
+        require(
+            trainer.updates_per_batch == 1 or not reads_ratio or algorithm.old_logprobs is not OldLogprobs.current,
+            "algorithm.old_logprobs",
+            f"be recompute or rollout with trainer.updates_per_batch={trainer.updates_per_batch}",
+            str(algorithm.old_logprobs),
+            "The second update moves the current log-probs, not the old ones: add algorithm.old_logprobs=recompute.",
+        )
+        require(
+            algorithm.overlong_buffer < self.rollout.max_total_tokens,
+            "algorithm.overlong_buffer",
+            f"be < rollout.max_total_tokens ({self.rollout.max_total_tokens})",
+            algorithm.overlong_buffer,
+            "Use about a fifth of it.",
         )
 
     def _check_engine(self) -> None:

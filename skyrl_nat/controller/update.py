@@ -2,23 +2,62 @@
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Literal, Protocol
 
-import torch
-
-from skyrl_nat.algorithms.advantages import ADVANTAGES
-from skyrl_nat.algorithms.reduction import REDUCTIONS
+from skyrl_nat.algorithms.coefficients import adapted_entropy_coefficient, adapted_kl_coefficient
+from skyrl_nat.algorithms.reduction import REDUCTIONS, ReductionWeights
+from skyrl_nat.batching.advantages import group_advantages, has_signal
+from skyrl_nat.batching.dynamic_sampling import replace_flat_groups
 from skyrl_nat.batching.micro_batch import MicroBatch
+from skyrl_nat.batching.mismatch import kto_baseline, mismatched_samples
 from skyrl_nat.batching.packing import attach_logprobs, pack, split_updates
 from skyrl_nat.batching.samples import build_samples
-from skyrl_nat.config.algorithm import AlgorithmConfig
+from skyrl_nat.batching.shaping import shape_advantages
+from skyrl_nat.config.algorithm import AlgorithmConfig, DynamicSampling, PolicyLoss
 from skyrl_nat.config.run import RunConfig
-from skyrl_nat.types import RolloutGroup, TrainingSample
+from skyrl_nat.types import Outcome, RolloutGroup, TrainingSample
 from skyrl_nat.weight_sync.base import WorkerCalls
+from skyrl_nat.workers.objective import StepConstants
+
+Grid = list[list[MicroBatch]]
+"""`[rank][k]`: the micro-batches of one optimizer step."""
+
+
+@dataclass(slots=True)
+class Coefficients:
+    """Numbers of the objective that move from batch to batch; part of a checkpoint."""
+
+    kl: float
+    entropy: float
+
+    def adapt(self, metrics: dict[str, float], config: AlgorithmConfig, num_rollouts: int) -> None:
+        """Move towards the targets of the config, by what this batch measured."""
+        if config.kl_target:
+            measured = metrics["reward/kl" if config.kl_in_reward else "loss/token_kl"]
+            self.kl = adapted_kl_coefficient(
+                self.kl,
+                measured=measured,
+                target=config.kl_target,
+                num_rollouts=num_rollouts,
+                horizon=config.kl_horizon,
+            )
+        if config.entropy_target:
+            self.entropy = adapted_entropy_coefficient(
+                self.entropy,
+                measured=metrics["loss/token_entropy"],
+                target=config.entropy_target,
+                step_size=config.entropy_step,
+                largest=config.entropy_max_coefficient,
+            )
 
 
 class Trained(Protocol):
     """What an update needs of a run."""
+
+    step: int
+    """Batches trained before this one."""
+    coefficients: Coefficients
 
     @property
     def config(self) -> RunConfig:
@@ -32,73 +71,122 @@ class Trained(Protocol):
 
     @property
     def reference(self) -> WorkerCalls | None:
-        """The reference ranks, if a KL term asks for them."""
+        """The reference ranks, if the objective asks for them."""
         ...
 
 
 async def update_policy(run: Trained, groups: Sequence[RolloutGroup]) -> dict[str, float]:
-    """Train on a batch: advantages, samples, packing, then one optimizer step per part.
+    """Train on a batch: samples with advantages, packing, log-probs, then one optimizer step per part.
 
     Returns:
         Metrics of the optimizer steps, averaged where there are several.
     """
-    config = run.config
-    samples = samples_of(groups, config.algorithm)
+    config, algorithm = run.config, run.config.algorithm
+    used = groups
+    if algorithm.dynamic_sampling is DynamicSampling.replace:
+        used = replace_flat_groups(groups, algorithm, seed=config.seed + run.step)
+    samples = samples_of(used, config)
     parts = split_updates(samples, config.trainer.updates_per_batch)
     grids = [_pack(part, config) for part in parts]
-    if len(grids) > 1 and config.algorithm.needs_old_logprobs:
-        # With a single update the current log-probs are the old ones: the ratio is exactly 1.
-        for grid in grids:
-            await _attach(run.policy, [row for row, _ in grid], "old_logprobs")
-    if run.reference is not None:
-        for grid in grids:
-            await _attach(run.reference, [row for row, _ in grid], "ref_logprobs")
-    results = []
     for grid in grids:
-        per_rank = await run.policy.call_each("train", grid)
+        if algorithm.needs_old_logprobs:
+            await _attach(run.policy, grid, "old_logprobs")
+        if run.reference is not None:
+            await _attach(run.reference, grid, "ref_logprobs")
+    micro_batches = [micro_batch for grid in grids for row in grid for micro_batch in row]
+    shaping = shape_advantages(
+        micro_batches, algorithm, kl_coefficient=run.coefficients.kl, seed=config.seed + run.step
+    )
+    results = []
+    for part, grid in zip(parts, grids, strict=True):
+        constants = await _constants(run, part)
+        per_rank = await run.policy.call_each("train", [(row, constants) for row in grid])
         results.append(per_rank[0])
-    metrics = _mean_metrics(results)
-    metrics["batch/num_samples"] = float(len(samples))
-    metrics["batch/num_tokens"] = float(sum(sample.num_tokens for sample in samples))
-    metrics["batch/num_loss_tokens"] = float(sum(sample.num_loss_tokens for sample in samples))
-    metrics["batch/num_micro_batches"] = float(sum(len(grid[0][0]) for grid in grids))
+    metrics = _mean_metrics(results) | shaping | _batch_metrics(groups, samples, algorithm)
+    metrics["batch/num_sampled_tokens"] = float(sum(_num_to_train(group, algorithm) for group in used))
+    metrics["batch/num_trained_tokens"] = float(sum(result["loss/num_tokens"] for result in results))
+    metrics["batch/num_micro_batches"] = float(sum(len(grid[0]) for grid in grids))
+    metrics["batch/first_policy_kl"] = results[0]["loss/log_ratio_mean"] if results else 0.0
+    metrics["loss/kl_coefficient"] = run.coefficients.kl
+    metrics["loss/entropy_coefficient"] = run.coefficients.entropy
+    if results:
+        run.coefficients.adapt(metrics, algorithm, num_rollouts=len({sample.rollout_id for sample in samples}))
     return metrics
 
 
-def samples_of(groups: Sequence[RolloutGroup], algorithm: AlgorithmConfig) -> list[TrainingSample]:
+def samples_of(groups: Sequence[RolloutGroup], config: RunConfig) -> list[TrainingSample]:
     """Return the training samples of scored groups; advantages are relative to the valid rollouts of a group."""
-    estimate = ADVANTAGES[algorithm.advantage]
+    algorithm = config.algorithm
     samples: list[TrainingSample] = []
     for group in groups:
-        rewards = torch.tensor(
-            [rollout.reward.total for rollout in group.valid_rollouts if rollout.reward is not None],
-            dtype=torch.float64,
-        )
-        advantages = estimate(rewards).tolist()
+        advantages = group_advantages(group, algorithm, max_total_tokens=config.rollout.max_total_tokens)
         samples.extend(build_samples(group, advantages, mask_truncated=algorithm.mask_truncated))
     return samples
 
 
-def _pack(samples: Sequence[TrainingSample], config: RunConfig) -> list[tuple[list[MicroBatch], float]]:
-    """Return per rank its micro-batches and the denominator of the whole optimizer step."""
-    weights, denominator = REDUCTIONS[config.algorithm.reduction](
-        [sample.num_loss_tokens for sample in samples],
-        [sample.group_id for sample in samples],
-        max_tokens_divisor=config.algorithm.max_tokens_divisor,
+def _batch_metrics(
+    groups: Sequence[RolloutGroup], samples: Sequence[TrainingSample], algorithm: AlgorithmConfig
+) -> dict[str, float]:
+    """Return the batch's sizes."""
+    return {
+        "batch/num_samples": float(len(samples)),
+        "batch/num_tokens": float(sum(sample.num_tokens for sample in samples)),
+        "batch/num_loss_tokens": float(sum(sample.num_loss_tokens for sample in samples)),
+        "batch/no_signal_groups": sum(not has_signal(group, algorithm) for group in groups) / len(groups),
+    }
+
+
+def _num_to_train(group: RolloutGroup, algorithm: AlgorithmConfig) -> int:
+    """Return how many tokens the engines sampled for the loss, by the turns' own counts."""
+    return sum(
+        turn.num_completion_tokens
+        for rollout in group.valid_rollouts
+        if not (algorithm.mask_truncated and rollout.outcome is Outcome.TRUNCATED)
+        for turn in rollout.turns
     )
-    grid = pack(
+
+
+def _pack(samples: Sequence[TrainingSample], config: RunConfig) -> Grid:
+    """Return the micro-batches of one optimizer step."""
+    return pack(
         samples,
-        weights,
+        _reduce(samples, config).token_weights,
         num_ranks=config.cluster.num_policy_ranks,
         token_budget=config.trainer.micro_batch_tokens,
     )
-    return [(row, denominator) for row in grid]
 
 
-async def _attach(workers: WorkerCalls, rows: Sequence[list[MicroBatch]], field: str) -> None:
-    computed = await workers.call_each("compute_logprobs", [(row,) for row in rows])
-    for row, logprobs in zip(rows, computed, strict=True):
-        attach_logprobs(row, logprobs, field)  # pyright: ignore[reportArgumentType]
+def _reduce(samples: Sequence[TrainingSample], config: RunConfig) -> ReductionWeights:
+    """Return weights and denominator of one optimizer step."""
+    return REDUCTIONS[config.algorithm.reduction](
+        [sample.num_loss_tokens for sample in samples],
+        [sample.rollout_id for sample in samples],
+        [sample.group_id for sample in samples],
+        max_tokens_divisor=config.algorithm.max_tokens_divisor,
+    )
+
+
+async def _constants(run: Trained, samples: Sequence[TrainingSample]) -> StepConstants:
+    """Return what the ranks must know of the whole optimizer step."""
+    baseline = 0.0
+    if run.config.algorithm.policy_loss is PolicyLoss.kto and run.reference is not None:
+        pairs = mismatched_samples(samples)
+        grid = _pack(pairs, run.config)
+        await _attach(run.policy, grid, "old_logprobs")
+        await _attach(run.reference, grid, "ref_logprobs")
+        baseline = kto_baseline([micro_batch for row in grid for micro_batch in row])
+    return StepConstants(
+        denominator=_reduce(samples, run.config).denominator,
+        kl_coefficient=run.coefficients.kl,
+        entropy_coefficient=run.coefficients.entropy,
+        kto_baseline=baseline,
+    )
+
+
+async def _attach(workers: WorkerCalls, grid: Grid, field: Literal["old_logprobs", "ref_logprobs"]) -> None:
+    computed = await workers.call_each("compute_logprobs", [(row,) for row in grid])
+    for row, logprobs in zip(grid, computed, strict=True):
+        attach_logprobs(row, logprobs, field)
 
 
 def _mean_metrics(results: Sequence[dict[str, float]]) -> dict[str, float]:

@@ -14,13 +14,14 @@ class PromptStream:
     exactly the tasks that an uninterrupted one would have played.
     """
 
-    def __init__(self, tasks: Sequence[Task], *, seed: int, position: int = 0) -> None:
+    def __init__(self, tasks: Sequence[Task], *, seed: int, position: int = 0, easy_first: bool = False) -> None:
         """Take the tasks in file order.
 
         Args:
             tasks: At least one.
             seed: Of the shuffling.
             position: Stream index of the next task.
+            easy_first: Order every epoch by difficulty, shuffled within a level.
 
         Raises:
             DataError: If there are no tasks.
@@ -29,6 +30,7 @@ class PromptStream:
             raise DataError("The training set must hold at least one task, got 0. Check environment.train_files")
         self._tasks = list(tasks)
         self._seed = seed
+        self._easy_first = easy_first
         self._orders: dict[int, list[int]] = {}
         self.position = position
 
@@ -42,6 +44,8 @@ class PromptStream:
         if epoch not in self._orders:
             order = list(range(len(self._tasks)))
             random.Random(f"{self._seed}/{epoch}").shuffle(order)
+            if self._easy_first:
+                order.sort(key=lambda i: self._tasks[i].difficulty)
             self._orders = {epoch: order} if epoch - 1 not in self._orders else {**self._orders, epoch: order}
         return self._tasks[self._orders[epoch][offset]]
 

@@ -38,6 +38,7 @@ def group_metrics(groups: Sequence[RolloutGroup]) -> dict[str, float]:
         "rollout/success/mean": mean(float(r.reward.is_success) for r in valid if r.reward is not None),
         "rollout/num_valid": float(len(valid)),
         "rollout/turns/mean": mean(len(rollout.turns) for rollout in valid),
+        "rollout/segments/mean": mean(len(rollout.segment_starts) for rollout in valid),
         "rollout/completion_tokens/mean": mean(rollout.num_loss_tokens for rollout in valid),
         "rollout/total_tokens/mean": mean(len(rollout.token_ids) for rollout in valid),
         "rollout/length_finish/mean": mean(turn.finish_reason is FinishReason.LENGTH for turn in turns),

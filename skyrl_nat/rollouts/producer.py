@@ -10,6 +10,8 @@ from skyrl_nat.errors import StoppedError
 from skyrl_nat.types import Outcome, RolloutGroup, Task
 
 PlayFn = Callable[[Task, int], Awaitable[RolloutGroup]]
+MAX_FLAT_BATCHES = 10
+"""A batch is filled up with flat groups once it has left out this many times its own size."""
 
 
 @dataclass(slots=True)
@@ -18,7 +20,23 @@ class ProducerCounts:
 
     dropped_groups: int = 0
     stale_groups: int = 0
+    flat_groups: int = 0
+    """Left out because all their rewards are equal (`algorithm.dynamic_sampling=filter`)."""
     outcomes: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerLimits:
+    """How much is played and how far ahead."""
+
+    tasks_per_step: int
+    """P."""
+    staleness: int
+    """S."""
+    min_valid_rollouts: int
+    """Groups with fewer are dropped."""
+    max_dropped_groups: int
+    """In a row, before the run stops."""
 
 
 class GroupProducer:
@@ -35,19 +53,23 @@ class GroupProducer:
         self,
         play: PlayFn,
         stream: PromptStream,
+        limits: ProducerLimits,
         *,
-        tasks_per_step: int,
-        staleness: int,
-        min_valid_rollouts: int,
-        max_dropped_groups: int,
+        has_signal: Callable[[RolloutGroup], bool] = lambda group: True,
     ) -> None:
-        """Take what plays one group and the stream that it draws tasks from."""
+        """Take what plays one group and the stream that it draws tasks from.
+
+        Args:
+            play: Plays and scores one group.
+            stream: Where tasks come from.
+            limits: How much and how far ahead.
+            has_signal: Groups without are left out and counted as flat; of a batch of which P * `MAX_FLAT_BATCHES`
+                are, the rest is taken as it comes.
+        """
         self._play = play
         self._stream = stream
-        self._tasks_per_step = tasks_per_step
-        self._staleness = staleness
-        self._min_valid = min_valid_rollouts
-        self._max_dropped = max_dropped_groups
+        self._limits = limits
+        self._has_signal = has_signal
         self._running: deque[asyncio.Task[RolloutGroup]] = deque()
         self._consumed = 0
         self._version = 0
@@ -55,6 +77,7 @@ class GroupProducer:
         self.next_position = stream.position
         """Stream index of the first task that no handed-over batch has reached; goes into checkpoints."""
         self.counts = ProducerCounts()
+        self._is_closed = False
 
     def advance(self, version: int) -> None:
         """Say that one more batch was trained and that the engines now serve `version`."""
@@ -76,52 +99,78 @@ class GroupProducer:
         self.counts = ProducerCounts()
         batch: list[RolloutGroup] = []
         dropped_in_a_row = 0
-        while len(batch) < self._tasks_per_step:
+        while len(batch) < self._limits.tasks_per_step:
             self._admit()
             group = await self._running[0]
             self._running.popleft()
             self.next_position = group.index + 1
             self._count(group)
             if self._is_usable(group):
-                batch.append(group)
-                self._consumed += 1
                 dropped_in_a_row = 0
+                if not self._is_left_out(group):
+                    batch.append(group)
+                    self._consumed += 1
                 continue
             dropped_in_a_row += 1
-            if dropped_in_a_row >= self._max_dropped:
+            if dropped_in_a_row >= self._limits.max_dropped_groups:
                 reasons = sorted({r.reason for r in group.rollouts if r.reason and not r.outcome.is_trainable})
                 raise StoppedError(
-                    f"At least one in {self._max_dropped} groups must be usable, none was; the last one, task "
-                    f"{group.task.task_id}, failed with: {'; '.join(reasons)[:500] or 'stale weights'}. Mend the cause "
-                    "and go on with resume=latest"
+                    f"At least one in {self._limits.max_dropped_groups} groups must be usable, none was; the last one, "
+                    f"task {group.task.task_id}, failed with: {'; '.join(reasons)[:500] or 'stale weights'}. Mend the "
+                    "cause and go on with resume=latest"
                 )
         return batch
 
     async def close(self) -> None:
         """Cancel what is in flight."""
+        self._is_closed = True
         for task in self._running:
             task.cancel()
         await asyncio.gather(*self._running, return_exceptions=True)
         self._running.clear()
 
     def _admit(self) -> None:
-        limit = (self._trained_batches + 1 + self._staleness) * self._tasks_per_step
-        while self._consumed + len(self._running) < limit:
+        limit = (self._trained_batches + 1 + self._limits.staleness) * self._limits.tasks_per_step
+        # What is known to be flat makes room at once, before its turn to be taken comes.
+        flat = sum(self._is_known_flat(running) for running in self._running)
+        while self._consumed + len(self._running) - flat < limit:
             index, task = self._stream.next()
-            self._running.append(asyncio.create_task(self._play_one(task, index)))
+            running = asyncio.create_task(self._play_one(task, index))
+            running.add_done_callback(self._on_done)
+            self._running.append(running)
+
+    def _on_done(self, running: asyncio.Task[RolloutGroup]) -> None:
+        if not self._is_closed and self._is_known_flat(running):
+            self._admit()
+
+    def _is_known_flat(self, running: asyncio.Task[RolloutGroup]) -> bool:
+        """Return whether a group is finished and will be left out as flat."""
+        is_good = running.done() and not running.cancelled() and running.exception() is None
+        return is_good and self._is_patient and not self._has_signal(running.result())
+
+    @property
+    def _is_patient(self) -> bool:
+        """False once a batch has left out so many flat groups that it takes what comes."""
+        return self.counts.flat_groups < MAX_FLAT_BATCHES * self._limits.tasks_per_step
 
     async def _play_one(self, task: Task, index: int) -> RolloutGroup:
         return await self._play(task, index)
 
     def _is_usable(self, group: RolloutGroup) -> bool:
-        if len(group.valid_rollouts) < self._min_valid:
+        if len(group.valid_rollouts) < self._limits.min_valid_rollouts:
             self.counts.dropped_groups += 1
             return False
         oldest = group.oldest_version
-        if oldest >= 0 and self._version - oldest > self._staleness:
+        if oldest >= 0 and self._version - oldest > self._limits.staleness:
             self.counts.stale_groups += 1
             return False
         return True
+
+    def _is_left_out(self, group: RolloutGroup) -> bool:
+        """Return whether a usable group is left out because it teaches nothing."""
+        is_flat = self._is_patient and not self._has_signal(group)
+        self.counts.flat_groups += is_flat
+        return is_flat
 
     def _count(self, group: RolloutGroup) -> None:
         for outcome in Outcome:

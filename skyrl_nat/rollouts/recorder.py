@@ -41,6 +41,7 @@ def rollout_record(rollout: Rollout, index: int) -> dict[str, Any]:
         "reward": None if reward is None else reward.total,
         "reward_parts": {} if reward is None else reward.parts,
         "is_success": reward is not None and reward.is_success,
+        "is_by_turn": reward is not None and reward.is_by_turn,
         "findings": [] if reward is None else reward.findings,
         "num_tokens": len(rollout.token_ids),
         "num_loss_tokens": rollout.num_loss_tokens,
@@ -56,10 +57,12 @@ def rollout_record(rollout: Rollout, index: int) -> dict[str, Any]:
                 "finish_reason": str(turn.finish_reason),
                 "generate_s": round(turn.generate_s, 4),
                 "environment_s": round(turn.environment_s, 4),
+                "reward": turn.reward,
             }
             for turn in rollout.turns
         ],
         "metrics": rollout.metrics,
+        "segment_starts": rollout.segment_starts,
         "token_ids": rollout.token_ids,
         "loss_mask": "".join("1" if bit else "0" for bit in rollout.loss_mask),
         "rollout_logprobs": [

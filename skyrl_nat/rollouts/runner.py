@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
-from skyrl_nat.config.rollout import RolloutConfig
+from skyrl_nat.config.rollout import History, RolloutConfig
 from skyrl_nat.environments.base import EnvironmentReply
 from skyrl_nat.errors import DeadlineError, EngineError, WorkerError
 from skyrl_nat.rollouts.chat import ChatCodec
@@ -60,9 +60,24 @@ class _Draft:
     reason: str = "turn limit"
     environment_reward: float = 0.0
     metrics: dict[str, float] = field(default_factory=dict)
+    segment_starts: list[int] = field(default_factory=lambda: [0])
 
     def __post_init__(self) -> None:
         self.append_context([])
+
+    @property
+    def context(self) -> list[int]:
+        """Tokens of the last segment: the next turn's prompt."""
+        return self.token_ids[self.segment_starts[-1] :]
+
+    def set_context(self, token_ids: list[int]) -> None:
+        """Go on with a prompt: as an extension of the last segment where it is one, else in a new one."""
+        context = self.context
+        if token_ids[: len(context)] == context:
+            self.append_context(token_ids[len(context) :])
+            return
+        self.segment_starts.append(len(self.token_ids))
+        self.append_context(token_ids)
 
     def append_context(self, token_ids: list[int]) -> None:
         """Add tokens that were not sampled and pad the per-token lists up to the sequence's length."""
@@ -174,18 +189,20 @@ class GroupRunner:
             reason=draft.reason,
             artifact=artifact,
             metrics={**draft.metrics, "environment_reward": draft.environment_reward},
+            segment_starts=draft.segment_starts,
         )
 
     async def _play_turns(self, draft: _Draft, name: str, rollout_id: str, temperature: float) -> None:
         for number in range(self._config.max_turns):
-            room = self._config.max_total_tokens - len(draft.token_ids)
+            context = draft.context
+            room = self._config.max_total_tokens - len(context)
             if room < 1:
                 self._end_without_room(draft, number)
                 return
             started = time.monotonic()
             request = GenerationRequest(
                 request_id=f"{name}/{number}",
-                prompt_token_ids=list(draft.token_ids),
+                prompt_token_ids=context,
                 sampling=SamplingParams(
                     max_new_tokens=min(room, self._config.max_new_tokens),
                     temperature=temperature,
@@ -195,7 +212,6 @@ class GroupRunner:
             completion = await self._generate(request)
             _check_completion(request, completion)
             generated = time.monotonic()
-            num_prompt_tokens = len(draft.token_ids)
             draft.append_completion(completion)
             text = self._codec.decode(completion.token_ids)
             reply = await self._environments.step(name, text)
@@ -203,17 +219,28 @@ class GroupRunner:
                 Turn(
                     completion_text=text,
                     observations=reply.observations,
-                    num_prompt_tokens=num_prompt_tokens,
+                    num_prompt_tokens=len(context),
                     num_completion_tokens=len(completion.token_ids),
                     finish_reason=completion.finish_reason,
                     generate_s=generated - started,
                     environment_s=time.monotonic() - generated,
+                    reward=reply.reward,
                 )
             )
             if self._is_over(draft, completion, reply):
                 return
-            draft.append_context(self._codec.continuation_tokens(reply.observations))
+            self._continue(draft, reply.observations)
         draft.outcome, draft.reason = Outcome.TRUNCATED, "turn limit"
+
+    def _continue(self, draft: _Draft, observations: list[Message]) -> None:
+        """Make the prompt of the next turn."""
+        if self._config.history is History.keep:
+            draft.append_context(self._codec.continuation_tokens(observations))
+            return
+        messages = list(draft.prompt)
+        for turn in draft.turns:
+            messages += [{"role": "assistant", "content": turn.completion_text}, *turn.observations]
+        draft.set_context(self._codec.prompt_tokens(messages))
 
     def _is_over(self, draft: _Draft, completion: Completion, reply: EnvironmentReply) -> bool:
         draft.environment_reward += reply.reward
@@ -233,9 +260,9 @@ class GroupRunner:
         if number == 0:
             raise EngineError(
                 f"A first prompt must leave room within rollout.max_total_tokens ({self._config.max_total_tokens}), "
-                f"this one has {len(draft.token_ids)} tokens. Raise the limit or shorten the task"
+                f"this one has {len(draft.context)} tokens. Raise the limit or shorten the task"
             )
-        over = len(draft.token_ids) - self._config.max_total_tokens
+        over = len(draft.context) - self._config.max_total_tokens
         if over > 0:
             for values in (draft.token_ids, draft.loss_mask, draft.logprobs, draft.versions):
                 del values[-over:]
@@ -280,5 +307,5 @@ def _with_environment_reward(rollout: Rollout) -> Rollout:
     if not rollout.outcome.is_trainable:
         return rollout
     total = rollout.metrics["environment_reward"]
-    reward = RewardResult(total=total, parts={"environment": total}, is_success=total >= 1.0)
+    reward = RewardResult(total=total, parts={"environment": total}, is_success=total >= 1.0, is_by_turn=True)
     return replace(rollout, reward=reward)

@@ -19,7 +19,7 @@ from skyrl_nat.errors import StoppedError, WeightSyncError, WorkerError
 from skyrl_nat.weight_sync.base import TensorSpec, tensor_digest
 from skyrl_nat.workers.base import ModelWorker
 from skyrl_nat.workers.model import checkpoint_parameters, full_tensor
-from skyrl_nat.workers.objective import PEAKS, SUMS, micro_batch_loss, named_metrics
+from skyrl_nat.workers.objective import PEAKS, SUMS, StepConstants, micro_batch_loss, named_metrics
 from skyrl_nat.workers.optimizer import build_optimizer, lr_at, set_lr
 
 
@@ -93,7 +93,7 @@ class PolicyWorker(ModelWorker):
         self._optimizer = build_optimizer(checkpoint_parameters(self.module), self.optimizer_config)
         return info
 
-    def train(self, micro_batches: Sequence[MicroBatch], denominator: float) -> dict[str, float]:
+    def train(self, micro_batches: Sequence[MicroBatch], constants: StepConstants) -> dict[str, float]:
         """Do one optimizer step.
 
         A step without loss tokens, or with a NaN or infinite gradient, leaves weights, optimizer state
@@ -101,7 +101,7 @@ class PolicyWorker(ModelWorker):
 
         Args:
             micro_batches: This rank's row of the grid; every rank has the same number.
-            denominator: Of the loss, over all ranks and micro-batches; from `algorithms.reduction`.
+            constants: Of this step, the same on every rank.
 
         Returns:
             Metrics over all ranks, the same on each. `loss/total` is the scalar whose gradient was taken.
@@ -111,12 +111,13 @@ class PolicyWorker(ModelWorker):
         """
         sums = torch.zeros(len(SUMS), dtype=torch.float64, device=self.device)
         peaks = torch.zeros(len(PEAKS), dtype=torch.float64, device=self.device)
+        denominator = constants.denominator
         grad_norm = 0.0
         is_applied = False
         lr = lr_at(self.num_steps, self.optimizer_config, self.total_steps)
         if denominator > 0:
             for micro_batch in micro_batches:
-                self._accumulate(micro_batch, denominator, sums, peaks)
+                self._accumulate(micro_batch, constants, sums, peaks)
             grad_norm = self._clip_gradients()
             is_applied = math.isfinite(grad_norm)
             if is_applied:
@@ -268,12 +269,12 @@ class PolicyWorker(ModelWorker):
         self._optimizer = None
         super().close()
 
-    def _accumulate(self, micro_batch: MicroBatch, denominator: float, sums: Tensor, peaks: Tensor) -> None:
+    def _accumulate(self, micro_batch: MicroBatch, constants: StepConstants, sums: Tensor, peaks: Tensor) -> None:
         """Add one micro-batch's gradient, and its statistics in place."""
         on_device = micro_batch.to(self.device)
         logprobs, entropies = self.module.score(on_device)
-        loss = micro_batch_loss(logprobs, entropies, on_device, self.algorithm)
-        (loss.numerator / denominator).backward()
+        loss = micro_batch_loss(logprobs, entropies, on_device, self.algorithm, constants)
+        (loss.numerator / constants.denominator).backward()
         sums += loss.sums
         torch.maximum(peaks, loss.peaks, out=peaks)
 

@@ -19,11 +19,12 @@ def rows_of_two_groups() -> PackedRows:
             samples.append(
                 TrainingSample(
                     sample_id=f"{group}{number}",
+                    rollout_id=f"{group}{number}",
                     group_id=str(group),
                     token_ids=tokens,
                     loss_mask=[i >= prompt for i in range(len(tokens))],
                     rollout_logprobs=[-1.0] * len(tokens),
-                    advantage=1.0,
+                    advantages=[float(i >= prompt) for i in range(len(tokens))],
                     oldest_version=0,
                 )
             )

@@ -3,9 +3,16 @@
 import pytest
 import torch
 
-from skyrl_nat.algorithms.advantages import ADVANTAGES, has_zero_spread
+from skyrl_nat.algorithms.advantages import (
+    ADVANTAGES,
+    GROUP_RELATIVE,
+    has_zero_spread,
+    overlong_penalty,
+    reward_to_go,
+    whiten,
+)
 
-FUNCTIONS = list(ADVANTAGES.items())
+FUNCTIONS = [(name, ADVANTAGES[name]) for name in sorted(GROUP_RELATIVE)]
 
 
 def test_one_success_in_four_gives_the_documented_numbers() -> None:
@@ -15,7 +22,10 @@ def test_one_success_in_four_gives_the_documented_numbers() -> None:
         "grpo": [1.5, -0.5, -0.5, -0.5],
         "dr_grpo": [0.75, -0.25, -0.25, -0.25],
         "rloo": [1.0, -1 / 3, -1 / 3, -1 / 3],
+        "maxrl": [3.0, -1.0, -1.0, -1.0],
+        "reinforce": [1.0, 0.0, 0.0, 0.0],
     }
+    assert expected.keys() == ADVANTAGES.keys()
     for name, values in expected.items():
         assert ADVANTAGES[name](rewards).tolist() == pytest.approx(values, abs=1e-5)
 
@@ -82,3 +92,37 @@ def test_a_rejected_rollout_does_not_touch_the_statistics_of_the_others() -> Non
 def test_an_empty_group_gives_no_advantages() -> None:
     for function in ADVANTAGES.values():
         assert function(torch.zeros(0)).tolist() == []
+
+
+def test_maxrl_has_the_gradient_of_log_success() -> None:
+    """The mean over successes of the score, minus the mean over all: weights 1/K - 1/G, times G."""
+    advantages = ADVANTAGES["maxrl"](torch.tensor([1.0, 1.0, 0.0, 0.0, 0.0]))
+    assert (advantages / 5).tolist() == pytest.approx([1 / 2 - 1 / 5] * 2 + [-1 / 5] * 3)
+    with pytest.raises(ValueError, match="rewards must be >= 0 for maxrl"):
+        ADVANTAGES["maxrl"](torch.tensor([1.0, -0.5]))
+
+
+def test_a_reward_crosses_an_observation() -> None:
+    """Row 21: mask 1 1 0 0 1 1 and reward 1 at the end give the mask itself, whatever the gap holds."""
+    mask = torch.tensor([1, 1, 0, 0, 1, 1], dtype=torch.bool)
+    rewards = torch.tensor([0.0, 0.0, float("nan"), 7.0, 0.0, 1.0])
+    assert reward_to_go(rewards, mask, torch.tensor([0, 6]), gamma=1.0).tolist() == [1, 1, 0, 0, 1, 1]
+
+
+@pytest.mark.parametrize("gamma", [1.0, 0.5])
+def test_reward_to_go_stays_in_its_sequence_and_discounts_per_token(gamma: float) -> None:
+    mask = torch.tensor([False, True, True, False, True, True])
+    rewards = torch.tensor([0.0, 1.0, 2.0, 0.0, 4.0, 8.0])
+    found = reward_to_go(rewards, mask, torch.tensor([0, 3, 6]), gamma=gamma)
+    assert found.tolist() == [0.0, 1 + gamma * 2, 2.0, 0.0, 4 + gamma * 8, 8.0]
+
+
+def test_whitened_values_have_mean_0_and_sample_deviation_1() -> None:
+    """Row 22; equal values give 0 and not noise."""
+    assert whiten(torch.tensor([1.0, 2.0, 3.0])).tolist() == pytest.approx([-1.0, 0.0, 1.0], abs=1e-5)
+    assert whiten(torch.full((7,), 0.1)).tolist() == [0.0] * 7
+
+
+@pytest.mark.parametrize(("length", "penalty"), [(10, 0.0), (80, 0.0), (90, -0.5), (100, -1.0), (150, -1.0)])
+def test_overlong_penalty_is_a_ramp(length: int, penalty: float) -> None:
+    assert overlong_penalty(length, limit=100, buffer=20) == pytest.approx(penalty)

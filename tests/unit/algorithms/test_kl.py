@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from skyrl_nat.algorithms.kl import KL_ESTIMATORS
-from skyrl_nat.algorithms.off_policy import truncated_importance_weights
+from skyrl_nat.algorithms.kl import KL_ESTIMATORS, importance_weighted
 
 POLICY = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
 REFERENCE = torch.tensor([0.4, 0.4, 0.2], dtype=torch.float64)
@@ -63,13 +62,31 @@ def test_k2_gradient_is_that_of_the_divergence() -> None:
     assert expected_gradient("k2").tolist() == pytest.approx(logits.grad.tolist())
 
 
-def test_samples_of_another_policy_need_an_importance_weight() -> None:
-    """Row 26: drawn from mu, weighted with policy / mu, the mean of k3 is the divergence again."""
-    behaviour = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
-    weights = truncated_importance_weights(POLICY.log(), behaviour.log(), ALL, cap=100.0)
-    k3 = KL_ESTIMATORS["k3"](POLICY.log(), REFERENCE.log(), ALL)
-    assert float((behaviour * weights * k3).sum()) == pytest.approx(0.02527, abs=1e-5)
-    assert float((behaviour * k3).sum()) != pytest.approx(0.02527, abs=1e-3)
+BEHAVIOUR = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", ["k1", "k3"])
+def test_samples_of_another_policy_need_an_importance_weight(name: str) -> None:
+    """Row 26: drawn from mu, weighted with policy / mu: value and gradient are those of the divergence."""
+    logits = POLICY.log().clone().requires_grad_()
+    log_policy = logits.log_softmax(0)
+    kl = KL_ESTIMATORS[name](log_policy, REFERENCE.log(), ALL)
+    value = (BEHAVIOUR * importance_weighted(kl, log_policy - BEHAVIOUR.log())).sum()
+    value.backward()
+    assert value.item() == pytest.approx(0.02527, abs=1e-5)
+    assert float((BEHAVIOUR * kl).sum().detach()) != pytest.approx(0.02527, abs=1e-3)
+    assert logits.grad is not None
+    assert logits.grad.tolist() == pytest.approx([0.0989, -0.0939, -0.0051], abs=1e-4)
+
+
+def test_k1_in_the_reward_has_the_gradient_of_the_divergence() -> None:
+    """Row 25: the score function times k1, which has no gradient of its own."""
+    logits = POLICY.log().clone().requires_grad_()
+    log_policy = logits.log_softmax(0)
+    reward = -KL_ESTIMATORS["k1"](POLICY.log(), REFERENCE.log(), ALL)
+    (-(POLICY * reward * log_policy).sum()).backward()
+    assert logits.grad is not None
+    assert logits.grad.tolist() == pytest.approx([0.0989, -0.0939, -0.0051], abs=1e-4)
 
 
 @pytest.mark.parametrize("name", list(KL_ESTIMATORS))

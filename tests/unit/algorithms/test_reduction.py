@@ -9,6 +9,7 @@ def reduced(name: str, losses: list[list[float]], groups: list[str] | None = Non
     """Return the loss of samples given as lists of token losses."""
     weights: ReductionWeights = REDUCTIONS[name](
         [len(tokens) for tokens in losses],
+        [str(i) for i in range(len(losses))],
         groups or [str(i) for i in range(len(losses))],
         max_tokens_divisor=divisor,
     )
@@ -55,4 +56,18 @@ def test_prompt_mean_counts_every_group_once_in_any_order() -> None:
 def test_nothing_to_train_on_gives_a_denominator_of_zero() -> None:
     """GM-07b."""
     for name, function in REDUCTIONS.items():
-        assert function([0, 0], ["a", "b"], max_tokens_divisor=4) == ([0.0, 0.0], 0.0), name
+        assert function([0, 0], ["a", "b"], ["a", "b"], max_tokens_divisor=4) == ([0.0, 0.0], 0.0), name
+
+
+def test_samples_cut_from_one_rollout_count_once() -> None:
+    """Row 11, GM-13: three segments of one rollout weigh what the whole would."""
+    whole = {"rollouts": ["a", "b"], "losses": [[1.0] * 6, [4.0] * 2]}
+    cut = {"rollouts": ["a", "b", "a", "a"], "losses": [[1.0] * 2, [4.0] * 2, [1.0] * 3, [1.0]]}
+    for name, function in REDUCTIONS.items():
+        found = []
+        for case in (whole, cut):
+            counts = [len(tokens) for tokens in case["losses"]]
+            weights = function(counts, case["rollouts"], case["rollouts"], max_tokens_divisor=10)
+            total = sum(w * sum(tokens) for w, tokens in zip(weights.token_weights, case["losses"], strict=True))
+            found.append((total / weights.denominator, weights.denominator))
+        assert found[0] == pytest.approx(found[1]), name

@@ -21,11 +21,12 @@ def make_sample(name: str, length: int, prompt: int = 1, group: str = "g") -> Tr
     start = int(name) * 1000
     return TrainingSample(
         sample_id=name,
+        rollout_id=name,
         group_id=group,
         token_ids=list(range(start, start + length)),
         loss_mask=[i >= prompt for i in range(length)],
         rollout_logprobs=[-1.0 - i for i in range(length)],
-        advantage=float(name) + 0.5,
+        advantages=[float(name) + 0.5 if i >= prompt else 0.0 for i in range(length)],
         oldest_version=0,
     )
 
@@ -62,7 +63,7 @@ def test_unpacking_gives_every_sample_its_own_values_back(seed: int) -> None:
             if sample.sample_id in cut:
                 assert cut[sample.sample_id].tolist() == sample.token_ids
                 advantages = unpack_per_sample(row, [m.advantages for m in row])
-                assert set(advantages[sample.sample_id].tolist()) == {sample.advantage}
+                assert advantages[sample.sample_id].tolist() == sample.advantages
                 token_weights = unpack_per_sample(row, [m.token_weights for m in row])
                 expected = [weight if kept else 0.0 for kept in sample.loss_mask]
                 assert token_weights[sample.sample_id].tolist() == pytest.approx(expected)

@@ -14,7 +14,13 @@ def test_steps_win_over_epochs():
 
 def test_batch_plan_resolves_every_word_to_a_number():
     config = load_config(
-        ["trainer.steps=5", "trainer.tasks_per_step=6", "trainer.rollouts_per_task=4", "trainer.updates_per_batch=3"]
+        [
+            "trainer.steps=5",
+            "trainer.tasks_per_step=6",
+            "trainer.rollouts_per_task=4",
+            "trainer.updates_per_batch=3",
+            "algorithm.old_logprobs=recompute",
+        ]
     )
     plan = config.batch_plan(40)
     assert plan["rollouts per step"] == 24

@@ -3,15 +3,16 @@
 import asyncio
 from dataclasses import dataclass, field
 
+import pytest
 import torch
 
 from skyrl_nat.config.load import load_config
-from skyrl_nat.controller.update import samples_of, update_policy
+from skyrl_nat.controller.update import Coefficients, samples_of, update_policy
 from skyrl_nat.types import Outcome, RewardResult, Rollout, RolloutGroup, Task
 
 
 def rollout(name: str, reward: float | None, *, sampled: int = 2, outcome: Outcome = Outcome.FINISHED) -> Rollout:
-    result = None if reward is None else RewardResult(total=reward, parts={}, is_success=False)
+    result = None if reward is None else RewardResult(total=reward, parts={}, is_success=reward >= 1.0)
     return Rollout(
         rollout_id=name,
         task=Task(task_id="t", family="f", payload={}),
@@ -46,7 +47,13 @@ class Ranks:
         self.calls.append((method, list(arguments)))
         if method == "compute_logprobs":
             return [[torch.full((m.num_tokens,), -2.0) for m in row] for (row,) in arguments]
-        return [{"loss/policy": float(len(self.calls))} for _ in arguments]
+        metrics = {
+            "loss/policy": float(len(self.calls)),
+            "loss/log_ratio_mean": 0.0,
+            "loss/token_kl": 5.0,
+            "loss/num_tokens": 0.0,
+        }
+        return [metrics for _ in arguments]
 
     def of(self, method: str) -> list[list]:
         return [arguments for name, arguments in self.calls if name == method]
@@ -57,35 +64,38 @@ class FakeRun:
     config: object
     policy: Ranks
     reference: Ranks | None = None
+    step: int = 0
+    coefficients: Coefficients = field(default_factory=lambda: Coefficients(0.0, 0.0))
 
 
 def run_update(groups, *overrides: str, ranks: int = 1, has_reference: bool = False):
     config = load_config([f"cluster.num_policy_ranks={ranks}", *overrides])
     run = FakeRun(config, Ranks(ranks), Ranks(ranks) if has_reference else None)
+    run.coefficients = Coefficients(config.algorithm.kl_coefficient, config.algorithm.entropy_coefficient)
     metrics = asyncio.run(update_policy(run, groups))
     return run, metrics
 
 
 def test_advantages_are_relative_to_the_valid_rollouts_of_the_group():
     """Rows 15, 16, 18 and GM-04: the lost rollout is not a 0 and shifts nobody."""
-    samples = samples_of([group(0, [1.0, None, 0.0, 0.0, 0.0])], load_config([]).algorithm)
+    samples = samples_of([group(0, [1.0, None, 0.0, 0.0, 0.0])], load_config([]))
     assert [sample.sample_id for sample in samples] == ["0-0", "0-2", "0-3", "0-4"]
-    assert [round(sample.advantage, 4) for sample in samples] == [1.5, -0.5, -0.5, -0.5]
+    assert [round(sample.advantages[-1], 4) for sample in samples] == [1.5, -0.5, -0.5, -0.5]
 
 
 def test_equal_rewards_give_no_advantage_but_keep_their_samples():
     """Row 13."""
-    samples = samples_of([group(0, [0.7, 0.7, 0.7])], load_config([]).algorithm)
-    assert [sample.advantage for sample in samples] == [0.0, 0.0, 0.0]
+    samples = samples_of([group(0, [0.7, 0.7, 0.7])], load_config([]))
+    assert [sample.advantages[-1] for sample in samples] == [0.0, 0.0, 0.0]
 
 
 def test_truncated_rollouts_count_for_the_baseline_and_leave_the_loss_where_dapo_says_so():
     """Rows 6 and 47."""
     mixed = group(0, [1.0, 0.0])
     mixed.rollouts[1] = rollout("0-1", 0.0, outcome=Outcome.TRUNCATED)
-    assert len(samples_of([mixed], load_config([]).algorithm)) == 2
-    kept = samples_of([mixed], load_config(["algorithm=dapo"]).algorithm)
-    assert [(sample.sample_id, round(sample.advantage, 4)) for sample in kept] == [("0-0", 0.7071)]
+    assert len(samples_of([mixed], load_config([]))) == 2
+    kept = samples_of([mixed], load_config(["algorithm=dapo"]))
+    assert [(sample.sample_id, round(sample.advantages[-1], 4)) for sample in kept] == [("0-0", 0.7071)]
 
 
 def test_denominator_is_that_of_all_ranks_and_micro_batches():
@@ -93,7 +103,7 @@ def test_denominator_is_that_of_all_ranks_and_micro_batches():
     groups = [group(0, [1.0, 0.0], sampled=1), group(1, [1.0, 0.0], sampled=9)]
     run, _ = run_update(groups, ranks=2)
     (arguments,) = run.policy.of("train")
-    assert [denominator for _, denominator in arguments] == [20.0, 20.0]
+    assert [constants.denominator for _, constants in arguments] == [20.0, 20.0]
     assert len({len(row) for row, _ in arguments}) == 1, "every rank has the same number of micro-batches"
 
 
@@ -105,7 +115,9 @@ def test_single_update_needs_no_second_forward_pass():
 def test_several_updates_compute_all_old_logprobs_before_the_first_step():
     """GM-10: recomputing them in between would make every ratio 1."""
     groups = [group(i, [1.0, 0.0]) for i in range(4)]
-    run, metrics = run_update(groups, "trainer.tasks_per_step=4", "trainer.updates_per_batch=2")
+    run, metrics = run_update(
+        groups, "trainer.tasks_per_step=4", "trainer.updates_per_batch=2", "algorithm.old_logprobs=recompute"
+    )
     assert [name for name, _ in run.policy.calls] == ["compute_logprobs", "compute_logprobs", "train", "train"]
     for arguments in run.policy.of("train"):
         for row, _ in arguments:
@@ -125,3 +137,27 @@ def test_reference_is_asked_only_where_there_is_one():
 def test_counts_of_the_batch_are_reported():
     _, metrics = run_update([group(0, [1.0, None, 0.0], sampled=3)])
     assert (metrics["batch/num_samples"], metrics["batch/num_tokens"], metrics["batch/num_loss_tokens"]) == (2, 10, 6)
+
+
+def test_kto_measures_its_baseline_on_mismatched_pairs_before_the_step():
+    """Both models score the pairs; the baseline is known over all ranks before any of them trains."""
+    overrides = ["algorithm=kto", "environment.recorded_files=[x]"]
+    run, _ = run_update([group(0, [1.0, 0.0]), group(1, [0.0, 1.0])], *overrides, ranks=2, has_reference=True)
+    assert [name for name, _ in run.policy.calls] == ["compute_logprobs", "train"]
+    assert [name for name, _ in run.reference.calls] == ["compute_logprobs", "compute_logprobs"]
+    (arguments,) = run.policy.of("train")
+    assert [constants.kto_baseline for _, constants in arguments] == [0.0, 0.0], "equal log-probs are 0 apart"
+    assert {float(a) for row, _ in arguments for m in row for a in m.advantages[m.loss_mask]} == {1.0, -1.0}
+
+
+def test_coefficients_move_after_the_step_and_travel_with_it():
+    run, metrics = run_update(
+        [group(0, [1.0, 0.0])],
+        "algorithm.kl_coefficient=0.1",
+        "algorithm.kl_target=0.01",
+        "algorithm.kl_horizon=10",
+        has_reference=True,
+    )
+    ((_, constants),) = run.policy.of("train")[0]
+    assert constants.kl_coefficient == metrics["loss/kl_coefficient"] == 0.1
+    assert run.coefficients.kl == pytest.approx(0.1 * (1 + 0.2 * 2 / 10)), "the fake ranks measured far too much"

@@ -43,3 +43,12 @@ def test_another_seed_gives_another_order():
 def test_no_tasks_are_refused():
     with pytest.raises(DataError, match="at least one task, got 0"):
         PromptStream([], seed=0)
+
+
+@pytest.mark.parametrize("epoch", [0, 1])
+def test_easy_first_orders_every_epoch_by_difficulty_and_shuffles_within(epoch: int):
+    tasks = [Task(task_id=f"t{i}", family="f", payload={}, difficulty=5 - i // 4) for i in range(20)]
+    stream = PromptStream(tasks, seed=1, position=20 * epoch, easy_first=True)
+    levels = [stream.task_at(20 * epoch + i).difficulty for i in range(20)]
+    assert levels == sorted(levels)
+    assert ids(stream, 20) != [task.task_id for task in sorted(tasks, key=lambda task: task.difficulty)]

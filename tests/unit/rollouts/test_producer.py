@@ -6,7 +6,7 @@ import pytest
 
 from skyrl_nat.data.prompts import PromptStream
 from skyrl_nat.errors import StoppedError
-from skyrl_nat.rollouts.producer import GroupProducer
+from skyrl_nat.rollouts.producer import MAX_FLAT_BATCHES, GroupProducer, ProducerLimits
 from skyrl_nat.types import Outcome, RewardResult, Rollout, RolloutGroup, Task
 
 TASKS = [Task(task_id=f"t{i}", family="f", payload={}) for i in range(100)]
@@ -51,10 +51,9 @@ def make(player: Player, *, staleness: int, tasks_per_step: int = 2, max_dropped
     return GroupProducer(
         player,
         PromptStream(TASKS, seed=0),
-        tasks_per_step=tasks_per_step,
-        staleness=staleness,
-        min_valid_rollouts=2,
-        max_dropped_groups=max_dropped,
+        ProducerLimits(
+            tasks_per_step=tasks_per_step, staleness=staleness, min_valid_rollouts=2, max_dropped_groups=max_dropped
+        ),
     )
 
 
@@ -152,10 +151,7 @@ def test_one_stale_member_makes_the_whole_group_stale():
         producer = GroupProducer(
             play,
             PromptStream(TASKS, seed=0),
-            tasks_per_step=1,
-            staleness=2,
-            min_valid_rollouts=2,
-            max_dropped_groups=3,
+            ProducerLimits(tasks_per_step=1, staleness=2, min_valid_rollouts=2, max_dropped_groups=3),
         )
         producer.start_at(11)
         batch = await producer.take()
@@ -188,3 +184,59 @@ def test_close_leaves_no_task_running():
         assert len(asyncio.all_tasks()) == 1
 
     asyncio.run(scenario())
+
+
+class Graded(Player):
+    """Groups whose index is in `flat` have equal rewards."""
+
+    def __init__(self, flat: set[int]):
+        super().__init__()
+        self.flat = flat
+
+    def has_signal(self, group: RolloutGroup) -> bool:
+        return group.index not in self.flat
+
+
+def filtering(player: Graded, *, staleness: int = 0) -> GroupProducer:
+    limits = ProducerLimits(tasks_per_step=2, staleness=staleness, min_valid_rollouts=2, max_dropped_groups=3)
+    return GroupProducer(player, PromptStream(TASKS, seed=0), limits, has_signal=player.has_signal)
+
+
+def test_flat_groups_are_left_out_and_others_played_until_the_batch_is_full():
+    """DAPO's dynamic sampling; on-policy, a batch plays no more than it needs."""
+    player = Graded({0, 2, 3})
+    producer = filtering(player)
+    assert asyncio.run(run_batches(player, producer, 2)) == [[1, 4], [5, 6]]
+    assert player.started == [0, 1, 2, 3, 4, 5, 6]
+
+
+def test_a_batch_of_flat_groups_alone_is_taken_in_the_end():
+    player = Graded(set(range(1000)))
+    producer = filtering(player)
+    batches = asyncio.run(run_batches(player, producer, 1))
+    assert batches == [[20, 21]]
+    assert producer.counts.flat_groups == MAX_FLAT_BATCHES * 2
+
+
+def test_what_is_played_ahead_stands_in_for_flat_groups_and_stays_in_order():
+    """No usable group is thrown away: batches hold the stream's groups in order."""
+    player = Graded({1, 6})
+    assert asyncio.run(run_batches(player, filtering(player, staleness=1), 3)) == [[0, 2], [3, 4], [5, 7]]
+
+
+def test_a_flat_group_is_replaced_before_its_turn_comes():
+    """Group 0 takes long; group 1, known to be flat by then, has its substitute running already."""
+    player = Graded({1})
+    player.delays = {0: 0.2}
+    producer = filtering(player)
+
+    async def scenario() -> list[int]:
+        producer.start_at(0)
+        taking = asyncio.create_task(producer.take())
+        await asyncio.sleep(0.1)
+        started = list(player.started)
+        await taking
+        await producer.close()
+        return started
+
+    assert asyncio.run(scenario()) == [0, 1, 2]

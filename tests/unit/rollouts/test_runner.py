@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from skyrl_nat.config.rollout import RolloutConfig
+from skyrl_nat.config.rollout import History, RolloutConfig
 from skyrl_nat.environments.base import EnvironmentReply
 from skyrl_nat.errors import EngineError, WorkerError
 from skyrl_nat.rollouts.runner import GroupRunner, request_seed
-from skyrl_nat.types import Completion, FinishReason, GenerationRequest, Outcome, RewardResult, Task
+from skyrl_nat.types import Completion, FinishReason, GenerationRequest, Outcome, RewardResult, Rollout, Task
 
 TASK = Task(task_id="t", family="f", payload={"x": 1}, hidden={"secret": 2})
 EOS = 0
@@ -300,3 +300,53 @@ def test_cancellation_passes_through_and_leaves_nothing_running():
         assert len(asyncio.all_tasks()) == 1
 
     asyncio.run(scenario())
+
+
+class ForgetfulCodec(Codec):
+    """A template that shows earlier answers without their first token: `[101, 102, 8, 0, 301]` after one turn."""
+
+    def prompt_tokens(self, messages):
+        tokens = [101, 102]
+        for message in messages[1:]:
+            is_answer = message["role"] == "assistant"
+            tokens += [int(part) for part in message["content"].split()[1:]] if is_answer else [301]
+        return tokens
+
+
+class FaithfulCodec(ForgetfulCodec):
+    def prompt_tokens(self, messages):
+        tokens = [101, 102]
+        for message in messages[1:]:
+            tokens += [int(part) for part in message["content"].split()] if message["role"] == "assistant" else [301]
+        return tokens
+
+
+def play_rendered(codec) -> tuple[Engine, Rollout]:
+    engine = Engine()
+    runner = GroupRunner(
+        generate=engine.generate,
+        environments=World(turns=2),
+        score=score_by_name,
+        codec=codec,
+        config=RolloutConfig(max_turns=4, max_new_tokens=8, max_total_tokens=64, history=History.render),
+        seed=5,
+    )
+    group = asyncio.run(runner.play_group(TASK, 9, num_rollouts=1, temperature=1.0))
+    return engine, group.rollouts[0]
+
+
+def test_a_history_that_the_template_rewrites_becomes_a_segment_of_its_own():
+    """Row 43, MT-04: never merged into one sequence; every segment is what the engine saw and sampled."""
+    engine, rollout = play_rendered(ForgetfulCodec())
+    assert rollout.segment_starts == [0, 5]
+    assert rollout.token_ids == [101, 102, 7, 8, EOS, 101, 102, 8, EOS, 301, 7, 8, EOS]
+    assert [int(bit) for bit in rollout.loss_mask] == [0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 1, 1, 1]
+    assert [request.prompt_token_ids for request in engine.requests] == [[101, 102], [101, 102, 8, EOS, 301]]
+    assert [turn.num_prompt_tokens for turn in rollout.turns] == [2, 5]
+
+
+def test_a_history_that_only_grows_stays_one_segment():
+    """Row 43."""
+    _, rollout = play_rendered(FaithfulCodec())
+    assert rollout.segment_starts == [0]
+    assert rollout.token_ids == [101, 102, 7, 8, EOS, 301, 7, 8, EOS]

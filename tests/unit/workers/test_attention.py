@@ -29,6 +29,7 @@ def make_rows(query_borders: tuple[int, ...], key_borders: tuple[int, ...], sour
         computed=torch.zeros(query_borders[-1]),
         source=torch.tensor(source),
         cu_computed=torch.tensor(query_borders, dtype=torch.int32),
+        selected=empty,
     )
     return PackedRows.of(batch)
 

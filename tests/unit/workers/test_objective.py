@@ -8,7 +8,8 @@ import torch
 
 from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.config.algorithm import AlgorithmConfig, OldLogprobs
-from skyrl_nat.workers.objective import micro_batch_loss, named_metrics
+from skyrl_nat.errors import WorkerError
+from skyrl_nat.workers.objective import StepConstants, micro_batch_loss, named_metrics
 
 MASK = torch.tensor([False, True, True, False, True])
 
@@ -27,15 +28,19 @@ def make_batch(filler: float = 0.0) -> MicroBatch:
         computed=torch.arange(5),
         source=torch.arange(5),
         cu_computed=torch.tensor([0, 3, 5], dtype=torch.int32),
+        selected=torch.zeros(5, dtype=torch.bool),
         ref_logprobs=torch.where(MASK, torch.tensor([0.0, -1.2, -2.0, 0.0, -3.0]), filler),
     )
 
 
 def evaluate(batch: MicroBatch, filler: float = 0.0, **settings: object) -> dict[str, float]:
-    config = AlgorithmConfig(**settings)  # type: ignore[arg-type]
+    config = AlgorithmConfig(**({"old_logprobs": "recompute"} | settings))  # type: ignore[arg-type]
+    constants = StepConstants(
+        denominator=3.0, kl_coefficient=config.kl_coefficient, entropy_coefficient=config.entropy_coefficient
+    )
     logprobs = torch.where(MASK, torch.tensor([0.0, -1.0, -2.0, 0.0, -3.0]), filler)
     entropies = torch.where(MASK, torch.tensor([0.0, 1.0, 2.0, 0.0, 3.0]), filler)
-    loss = micro_batch_loss(logprobs.requires_grad_(), entropies, batch, config)
+    loss = micro_batch_loss(logprobs.requires_grad_(), entropies, batch, config, constants)
     loss.numerator.backward()
     assert logprobs.grad is not None
     assert not logprobs.grad[~MASK].any()
@@ -45,7 +50,7 @@ def evaluate(batch: MicroBatch, filler: float = 0.0, **settings: object) -> dict
 @pytest.mark.parametrize("filler", [1.0, -5.0, float("nan"), float("inf")])
 def test_no_metric_and_no_term_sees_what_masked_positions_hold(filler: float) -> None:
     """Rows 52 and 53, MT-08: three fillers, one result."""
-    settings = {"kl_coefficient": 0.1, "entropy_coefficient": 0.1, "tis_cap": 2.0}
+    settings = {"kl_coefficient": 0.1, "entropy_coefficient": 0.1, "correction": "token_tis"}
     expected = evaluate(make_batch(), **settings)
     assert evaluate(make_batch(filler), filler, **settings) == expected
     assert expected["loss/num_tokens"] == 3.0
@@ -69,19 +74,21 @@ def test_terms_and_metrics_by_hand() -> None:
 
 def test_importance_weights_multiply_the_policy_loss() -> None:
     """Row 31: trainer / rollout, capped: exp(-.1), exp(.1), exp(-.3)."""
-    metrics = evaluate(make_batch(), tis_cap=1.05)
+    metrics = evaluate(make_batch(), correction="token_tis", correction_high=1.05)
     weights = [math.exp(-0.1), 1.05, math.exp(-0.3)]
     losses = [-math.exp(0.1), -math.exp(-0.1), 2 * math.exp(0.3)]
     expected = sum(w * x for w, x in zip(weights, losses, strict=True)) / 3
     assert metrics["loss/policy"] == pytest.approx(expected, rel=1e-5)
-    assert metrics["loss/tis_weight_mean"] == pytest.approx(sum(weights) / 3, rel=1e-5)
+    assert metrics["loss/correction_weight_mean"] == pytest.approx(sum(weights) / 3, rel=1e-5)
 
 
 def test_the_denominator_of_the_ratio_is_the_chosen_one() -> None:
     rollout = evaluate(make_batch(), old_logprobs=OldLogprobs.rollout)
     assert rollout["loss/log_ratio_max"] == 0.0
     fresh = dataclasses.replace(make_batch(), old_logprobs=None)
-    assert evaluate(fresh)["loss/log_ratio_max"] == 0.0
+    assert evaluate(fresh, old_logprobs=OldLogprobs.current)["loss/log_ratio_max"] == 0.0
+    with pytest.raises(WorkerError, match="log-probs of the policy before the batch"):
+        evaluate(fresh)
     assert evaluate(make_batch())["loss/log_ratio_max"] == pytest.approx(0.3, rel=1e-5)
 
 

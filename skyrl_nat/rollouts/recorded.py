@@ -1,0 +1,105 @@
+"""Groups of earlier runs, read back from their rollout files, in the place of playing."""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from skyrl_nat.errors import DataError
+from skyrl_nat.types import FinishReason, Outcome, RewardResult, Rollout, RolloutGroup, Task, Turn
+
+
+class RecordedGroups:
+    """Finished groups by task; as tasks they go through the stream and the producer like others."""
+
+    def __init__(self, groups: Sequence[RolloutGroup]) -> None:
+        """Take groups with distinct task ids."""
+        self._groups = {group.task.task_id: group for group in groups}
+
+    @classmethod
+    def read(cls, paths: Sequence[Path]) -> "RecordedGroups | None":
+        """Read rollout files that `RolloutRecorder` wrote; None of no files.
+
+        Raises:
+            DataError: With file and line, where one cannot be read or holds no rollout.
+        """
+        if not paths:
+            return None
+        groups: dict[tuple[Path, int], list[Rollout]] = {}
+        for path, number, line in _lines(paths):
+            try:
+                record = json.loads(line)
+                groups.setdefault((path, int(record["index"])), []).append(rollout_of(record))
+            except (ValueError, KeyError, TypeError) as error:
+                raise DataError(
+                    f"{path}, line {number} must be a recorded rollout, got {line[:60]!r} ({error!r}). Name files of "
+                    "runs/NAME/rollouts."
+                ) from error
+        if not groups:
+            raise DataError(f"Recorded files must hold rollouts, {', '.join(map(str, paths))} hold none. Name others")
+        tasks = {key: replace(members[0].task, task_id=f"{key[0].stem}/{key[1]}") for key, members in groups.items()}
+        return cls([RolloutGroup(task=tasks[key], index=key[1], rollouts=groups[key]) for key in groups])
+
+    @property
+    def tasks(self) -> list[Task]:
+        """One task per group, in file order."""
+        return [group.task for group in self._groups.values()]
+
+    async def play(self, task: Task, index: int) -> RolloutGroup:
+        """Return the group that was recorded for a task, at a new place in the stream."""
+        return replace(self._groups[task.task_id], index=index)
+
+
+def rollout_of(record: dict[str, Any]) -> Rollout:
+    """Return the rollout of one line of a rollout file; its versions are of another run and become -1."""
+    mask = [bit == "1" for bit in record["loss_mask"]]
+    logprobs = iter(record["rollout_logprobs"])
+    reward = None
+    if record["reward"] is not None:
+        reward = RewardResult(
+            total=float(record["reward"]),
+            parts=record["reward_parts"],
+            is_success=bool(record["is_success"]),
+            findings=record["findings"],
+            is_by_turn=record["is_by_turn"],
+        )
+    return Rollout(
+        rollout_id=record["rollout_id"],
+        task=Task(task_id=record["task_id"], family="recorded", payload={}, difficulty=record["difficulty"]),
+        token_ids=record["token_ids"],
+        loss_mask=mask,
+        rollout_logprobs=[float(next(logprobs)) if is_sampled else 0.0 for is_sampled in mask],
+        token_versions=[-1] * len(mask),
+        turns=[_turn_of(turn) for turn in record["turns"]],
+        prompt=record["prompt"],
+        outcome=Outcome(record["outcome"]),
+        reason=record["reason"],
+        reward=reward,
+        metrics=record["metrics"],
+        segment_starts=record["segment_starts"],
+    )
+
+
+def _turn_of(turn: dict[str, Any]) -> Turn:
+    return Turn(
+        completion_text=turn["completion"],
+        observations=turn["observations"],
+        num_prompt_tokens=turn["num_prompt_tokens"],
+        num_completion_tokens=turn["num_completion_tokens"],
+        finish_reason=FinishReason(turn["finish_reason"]),
+        generate_s=turn["generate_s"],
+        environment_s=turn["environment_s"],
+        reward=turn["reward"],
+    )
+
+
+def _lines(paths: Sequence[Path]) -> Iterator[tuple[Path, int, str]]:
+    for path in paths:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise DataError(f"Recorded file {path} must be readable text: {error}. Check the path") from error
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.strip():
+                yield path, number, line

@@ -1,0 +1,48 @@
+"""Five alarms, each with its own cause and nothing else."""
+
+import pytest
+
+from skyrl_nat.config.load import load_config
+from skyrl_nat.monitoring.alarms import check_alarms
+
+GOOD = {
+    "batch/first_policy_kl": 0.0,
+    "loss/rollout_logprob_diff": 0.001,
+    "rollout/staleness/max": 0.0,
+    "batch/num_sampled_tokens": 100.0,
+    "batch/num_trained_tokens": 100.0,
+    "batch/no_signal_groups": 0.5,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "overrides", "text", "is_fatal"),
+    [
+        ({"batch/first_policy_kl": -1e-8}, ["algorithm.old_logprobs=recompute"], "1e-08", False),
+        ({"loss/rollout_logprob_diff": 0.021}, [], "must agree on log-probs", False),
+        ({"loss/rollout_logprob_diff": 0.21}, [], "must agree on log-probs", True),
+        ({"rollout/staleness/max": 1.0}, [], "older than trainer.staleness (0 versions), found 1", True),
+        ({"rollout/staleness/max": 3.0}, ["trainer.staleness=2"], "(2 versions), found 3", True),
+        ({"batch/num_trained_tokens": 99.0}, [], "100 were sampled, 99 trained", True),
+        ({"batch/no_signal_groups": 0.95}, [], "95% of this batch", False),
+    ],
+)
+def test_each_alarm_has_its_own_cause(
+    change: dict[str, float], overrides: list[str], text: str, is_fatal: bool
+) -> None:
+    """Rows 13, 30, 38, 50, 61 and 63."""
+    (alarm,) = check_alarms(GOOD | change, load_config(overrides))
+    assert text in alarm.text
+    assert alarm.is_fatal is is_fatal
+
+
+def test_a_good_step_is_silent() -> None:
+    assert check_alarms(GOOD, load_config([])) == []
+    assert check_alarms(GOOD | {"rollout/staleness/max": 2.0}, load_config(["trainer.staleness=2"])) == []
+
+
+def test_thresholds_come_from_the_config() -> None:
+    loud = GOOD | {"loss/rollout_logprob_diff": 0.1}
+    assert check_alarms(loud, load_config(["alarms.logprob_diff_warn=0.15"])) == []
+    (alarm,) = check_alarms(loud, load_config(["alarms.logprob_diff_stop=0.05"]))
+    assert alarm.is_fatal
