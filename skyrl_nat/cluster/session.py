@@ -37,6 +37,8 @@ def ray_session(config: ClusterConfig) -> Iterator[list[NodeResources]]:
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     os.environ.setdefault("RAY_DEDUP_LOGS", "1")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    # Ray's own 15 starves the workers, and so their deadlines, as soon as anything else is busy on the machine.
+    os.environ.setdefault("RAY_worker_niceness", "0")
     address = config.ray_address or os.environ.get("RAY_ADDRESS")
     was_running = ray.is_initialized()
     if not was_running:
