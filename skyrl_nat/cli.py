@@ -1,4 +1,4 @@
-"""`skyrl-nat train | evaluate | plan`: parsing, exit codes and one-sentence errors; imports late."""
+"""`skyrl-nat train | evaluate | doctor | plan`: parsing, exit codes and one-sentence errors; imports late."""
 
 import argparse
 import asyncio
@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -50,6 +51,11 @@ def _parser() -> argparse.ArgumentParser:
     plan = commands.add_parser("plan", help="print the resolved config and batch plan; starts nothing")
     plan.add_argument("overrides", nargs="*")
     plan.set_defaults(function=_plan)
+    doctor = commands.add_parser(
+        "doctor", help="check model, template, engines and trainer of a config; trains nothing"
+    )
+    doctor.add_argument("overrides", nargs="*", help="as for train")
+    doctor.set_defaults(function=_doctor)
     evaluate = commands.add_parser("evaluate", help="play the held-out tasks with a checkpoint of a run")
     evaluate.add_argument("run", type=Path, help="run folder")
     evaluate.add_argument("--checkpoint", type=Path, help="checkpoint folder; default: the run's newest")
@@ -83,6 +89,32 @@ def _plan(options: argparse.Namespace) -> None:
     config = load_config(options.overrides)
     tasks = load_data(config).train_tasks
     print(json.dumps({"config": config.to_dict(), "batch_plan": config.batch_plan(len(tasks))}, indent=1))
+
+
+def _doctor(options: argparse.Namespace) -> None:
+    from skyrl_nat.config.load import load_config
+
+    config = load_config(options.overrides)
+    with tempfile.TemporaryDirectory(prefix="skyrl-nat-doctor-") as folder:
+        config.root_dir, config.name, config.resume = folder, "doctor", "never"
+        config.tracking.backends = []
+        _run(_doctor_run(config))
+
+
+async def _doctor_run(config: "RunConfig") -> None:
+    from skyrl_nat.controller.opening import open_run
+    from skyrl_nat.doctor.examine import examine
+
+    async with open_run(config) as run:
+        checks = await examine(run)
+        run.console.table(
+            "What the doctor found",
+            ("check", "row", "expected", "found", "verdict"),
+            [(check.name, check.rows, check.expected, check.found, check.verdict) for check in checks],
+        )
+    failed = [check.name for check in checks if check.is_ok is False]
+    if failed:
+        raise StoppedError(f"All {len(checks)} checks must hold, {len(failed)} do not: {'; '.join(failed)}.")
 
 
 def _evaluate(options: argparse.Namespace) -> None:

@@ -45,10 +45,10 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])}
 
 
-def start(folder: Path, *overrides: str) -> subprocess.Popen[str]:
-    """Start `skyrl-nat train` in a process of its own."""
+def start(folder: Path, *overrides: str, command: str = "train") -> subprocess.Popen[str]:
+    """Start `skyrl-nat` in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "skyrl_nat.cli", "train", *arguments(folder, *overrides)],
+        [sys.executable, "-m", "skyrl_nat.cli", command, *arguments(folder, *overrides)],
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -27,6 +27,8 @@ class ModelConfig:
     """Recompute each decoder layer in the backward pass instead of keeping its activations."""
     logprob_chunk_tokens: int = 1024
     """Tokens per chunk of the LM head, so that full logits never exist."""
+    fp32_head: bool = False
+    """Logits in fp32 instead of rounded to `compute_dtype`; `engine.fp32_head` follows it."""
     trust_remote_code: bool = False
     """Run Python that comes with the model folder."""
 

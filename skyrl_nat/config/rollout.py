@@ -95,6 +95,8 @@ class EngineConfig:
     """Sequences that one engine decodes at once."""
     dtype: str = "float32"
     """Format of the engine's weights and of the weight transfer."""
+    fp32_head: bool = False
+    """Logits in fp32 instead of rounded to `dtype`; must be what `model.fp32_head` says, which the presets copy."""
     kv_cache_gib: int = 1
     """KV cache of a CPU engine in whole GiB (vLLM's own unit); GPUs use `gpu_memory_fraction`."""
     gpu_memory_fraction: float = 0.5

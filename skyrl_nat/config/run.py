@@ -158,6 +158,20 @@ class RunConfig:
     def _check_engine(self) -> None:
         cluster = self.cluster
         require(
+            self.engine.fp32_head == self.model.fp32_head,
+            "engine.fp32_head",
+            f"equal model.fp32_head ({self.model.fp32_head})",
+            self.engine.fp32_head,
+            "Both sides must round logits alike: set model.fp32_head alone.",
+        )
+        require(
+            not self.engine.fp32_head or self.engine.kind is EngineKind.vllm or self.engine.dtype == "float32",
+            "model.fp32_head",
+            "be false with engine.kind=hf and engine.dtype=bfloat16",
+            self.model.fp32_head,
+            "Use engine=vllm_gpu.",
+        )
+        require(
             self.weight_sync.transport is not Transport.gloo or self.engine.kind is EngineKind.vllm,
             "weight_sync.transport",
             "be host with engine.kind=hf",

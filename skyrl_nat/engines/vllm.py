@@ -277,6 +277,8 @@ class VllmEngine:
             "worker_extension_cls": _WORKER_EXTENSION,
             "weight_transfer_config": {"backend": "gloo"},
         }
+        if self.config.fp32_head:
+            arguments["hf_overrides"] = {"head_dtype": "float32"}
         if self._is_cpu:
             arguments["kv_cache_memory_bytes"] = self._kv_cache_bytes()
             arguments["block_size"] = _CPU_BLOCK_TOKENS

@@ -52,6 +52,27 @@ class ChatCodec:
         """Return the tokens between a sampled end token and the next sampled token."""
         return self._encode(self._continuation_text(list(observations)))
 
+    def encode(self, text: str) -> list[int]:
+        """Return the tokens of plain text, for checks; a rollout's tokens never come from here."""
+        return self._encode(text)
+
+    def show(self, token_ids: Sequence[int]) -> str:
+        """Return the text of tokens with special ones visible, for messages."""
+        return str(self._tokenizer.decode(list(token_ids)))
+
+    def num_start_tokens(self, token_ids: Sequence[int]) -> int:
+        """Return how often the start token occurs; 0 where there is none or it opens every turn (`<|im_start|>`)."""
+        start = self._tokenizer.bos_token_id
+        once, twice = (
+            self._encode(self._render(self._base * times, add_generation_prompt=False)).count(start) for times in (1, 2)
+        )
+        return 0 if start is None or twice > once else list(token_ids).count(int(start))
+
+    def closing_token(self) -> int:
+        """Return the token right after an answer in a rendered dialogue."""
+        text = self._render(self._base, add_generation_prompt=False)
+        return self._encode(text[text.find(_MARK) + len(_MARK) :])[0]
+
     def decode(self, token_ids: Sequence[int]) -> str:
         """Return the text of sampled tokens without special tokens."""
         return str(self._tokenizer.decode(list(token_ids), skip_special_tokens=True))

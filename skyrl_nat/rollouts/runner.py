@@ -121,7 +121,7 @@ class GroupRunner:
         self._generate = generate
         self._environments = environments
         self._score = score
-        self._codec = codec
+        self.codec = codec
         self._config = config
         self._seed = seed
         self._slots = asyncio.Semaphore(config.max_concurrent_rollouts)
@@ -164,7 +164,7 @@ class GroupRunner:
         artifact: dict[str, Any] = {}
         try:
             prompt = await self._environments.create(name, task.visible())
-            draft = _Draft(prompt=prompt, token_ids=self._codec.prompt_tokens(prompt))
+            draft = _Draft(prompt=prompt, token_ids=self.codec.prompt_tokens(prompt))
             try:
                 async with asyncio.timeout(self._config.rollout_timeout_s):
                     await self._play_turns(draft, name, rollout_id, temperature)
@@ -213,7 +213,7 @@ class GroupRunner:
             _check_completion(request, completion)
             generated = time.monotonic()
             draft.append_completion(completion)
-            text = self._codec.decode(completion.token_ids)
+            text = self.codec.decode(completion.token_ids)
             reply = await self._environments.step(name, text)
             draft.turns.append(
                 Turn(
@@ -235,12 +235,12 @@ class GroupRunner:
     def _continue(self, draft: _Draft, observations: list[Message]) -> None:
         """Make the prompt of the next turn."""
         if self._config.history is History.keep:
-            draft.append_context(self._codec.continuation_tokens(observations))
+            draft.append_context(self.codec.continuation_tokens(observations))
             return
         messages = list(draft.prompt)
         for turn in draft.turns:
             messages += [{"role": "assistant", "content": turn.completion_text}, *turn.observations]
-        draft.set_context(self._codec.prompt_tokens(messages))
+        draft.set_context(self.codec.prompt_tokens(messages))
 
     def _is_over(self, draft: _Draft, completion: Completion, reply: EnvironmentReply) -> bool:
         draft.environment_reward += reply.reward

@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 def token_logprobs(
-    hidden: Tensor, weight: Tensor, targets: Tensor, *, temperature: float, chunk_tokens: int
+    hidden: Tensor, weight: Tensor, targets: Tensor, *, temperature: float, chunk_tokens: int, fp32_head: bool = False
 ) -> tuple[Tensor, Tensor]:
     """Return log-probs of tokens and the entropies of the distributions they were drawn from.
 
@@ -21,16 +21,23 @@ def token_logprobs(
         targets: `[M]` int64 token ids.
         temperature: Logits are divided by it, > 0.
         chunk_tokens: C.
+        fp32_head: Keep the head's products in fp32 instead of rounding logits to the format of `hidden` first.
 
     Returns:
         `[M]` fp32 log-probs and `[M]` fp32 entropies in nats; both carry gradients.
     """
-    return _ChunkedLogprobs.apply(hidden, weight, targets, temperature, chunk_tokens)  # type: ignore[return-value]
+    return _ChunkedLogprobs.apply(hidden, weight, targets, temperature, chunk_tokens, fp32_head)  # type: ignore[return-value]
 
 
-def _scaled_logits(hidden: Tensor, weight: Tensor, temperature: float) -> Tensor:
+def _scaled_logits(hidden: Tensor, weight: Tensor, temperature: float, fp32_head: bool) -> Tensor:
     """Return `[C, V]` fp32 logits in memory of their own, so that scaling in place harms nobody."""
-    return (hidden @ weight.T).float().div_(temperature)
+    if not fp32_head or hidden.dtype is torch.float32:
+        logits = (hidden @ weight.T).float()
+    elif hidden.is_cuda:
+        logits = torch.mm(hidden, weight.T, out_dtype=torch.float32)
+    else:
+        logits = hidden.float() @ weight.T.float()
+    return logits.div_(temperature)
 
 
 class _ChunkedLogprobs(torch.autograd.Function):
@@ -44,6 +51,7 @@ class _ChunkedLogprobs(torch.autograd.Function):
         targets: Tensor,
         temperature: float,
         chunk_tokens: int,
+        fp32_head: bool,
     ) -> tuple[Tensor, Tensor]:
         size = targets.numel()
         logprobs = torch.empty(size, dtype=torch.float32, device=hidden.device)
@@ -51,7 +59,7 @@ class _ChunkedLogprobs(torch.autograd.Function):
         entropies = torch.empty_like(logprobs)
         for start in range(0, size, chunk_tokens):
             part = slice(start, start + chunk_tokens)
-            logits = _scaled_logits(hidden[part], weight, temperature)
+            logits = _scaled_logits(hidden[part], weight, temperature, fp32_head)
             norm = logits.logsumexp(dim=-1)
             logprobs[part] = logits.gather(1, targets[part, None])[:, 0] - norm
             normalisers[part] = norm
@@ -60,18 +68,19 @@ class _ChunkedLogprobs(torch.autograd.Function):
         ctx.save_for_backward(hidden, weight, targets, normalisers, entropies)
         ctx.temperature = temperature
         ctx.chunk_tokens = chunk_tokens
+        ctx.fp32_head = fp32_head
         ctx.set_materialize_grads(False)
         return logprobs, entropies
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, Tensor | None, None, None, None]:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, Tensor | None, None, None, None, None]:
         grad_logprobs, grad_entropies = grads
         hidden, weight, targets, normalisers, entropies = ctx.saved_tensors
         grad_hidden = torch.zeros_like(hidden)
         grad_weight = torch.zeros_like(weight, dtype=torch.float32)
         for start in range(0, targets.numel(), ctx.chunk_tokens):
             part = slice(start, start + ctx.chunk_tokens)
-            logs = _scaled_logits(hidden[part], weight, ctx.temperature)
+            logs = _scaled_logits(hidden[part], weight, ctx.temperature, ctx.fp32_head)
             logs.sub_(normalisers[part, None])
             probs = logs.exp()
             # With z the scaled logits: d logprob / dz = onehot - p; dH / dz = -p (log p + H).
@@ -91,4 +100,4 @@ class _ChunkedLogprobs(torch.autograd.Function):
                 grad_weight.addmm_(scaled.T, hidden[part])
             else:
                 grad_weight += scaled.T @ hidden[part]
-        return grad_hidden, grad_weight.to(weight.dtype), None, None, None
+        return grad_hidden, grad_weight.to(weight.dtype), None, None, None, None

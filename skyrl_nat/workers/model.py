@@ -28,18 +28,20 @@ _DROPOUTS = ("attention_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop",
 class PackedCausalLM(nn.Module):
     """A causal LM whose forward pass goes from packed tokens to log-probs, so that FSDP2 wraps all of it."""
 
-    def __init__(self, causal_lm: PreTrainedModel, *, temperature: float, chunk_tokens: int) -> None:
+    def __init__(self, causal_lm: PreTrainedModel, *, temperature: float, chunk_tokens: int, fp32_head: bool) -> None:
         """Wrap a model.
 
         Args:
             causal_lm: With `.model` (the decoder) and `.lm_head`.
             temperature: Logits are divided by it, > 0.
             chunk_tokens: Tokens per chunk of the LM head.
+            fp32_head: Logits in fp32, as the engine computes them with the same option.
         """
         super().__init__()
         self.causal_lm = causal_lm
         self.temperature = temperature
         self.chunk_tokens = chunk_tokens
+        self.fp32_head = fp32_head
 
     def forward(
         self,
@@ -78,6 +80,7 @@ class PackedCausalLM(nn.Module):
             token_ids[places],
             temperature=self.temperature,
             chunk_tokens=self.chunk_tokens,
+            fp32_head=self.fp32_head,
         )
         empty = torch.zeros(token_ids.numel(), dtype=torch.float32, device=token_ids.device)
         return empty.index_put((places,), logprobs), empty.index_put((places,), entropies)
@@ -142,7 +145,9 @@ def build_packed_model(path: Path, config: ModelConfig, *, temperature: float, i
     model.requires_grad_(is_trainable)
     if is_trainable and config.activation_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    return PackedCausalLM(model, temperature=temperature, chunk_tokens=config.logprob_chunk_tokens)
+    return PackedCausalLM(
+        model, temperature=temperature, chunk_tokens=config.logprob_chunk_tokens, fp32_head=config.fp32_head
+    )
 
 
 def shard(module: PackedCausalLM, mesh: DeviceMesh, config: ModelConfig) -> None:

@@ -52,3 +52,14 @@ def test_killed_vllm_engine_is_one_named_error_and_leaves_no_process_behind(tmp_
     assert not alive, alive
     steps = small_run.metrics(tmp_path, "vllm")
     assert all(entry["loss/rollout_logprob_diff"] < 1e-4 for entry in steps), "vLLM and trainer agree in fp32"
+
+
+def test_the_doctor_passes_a_sound_config_and_fails_a_bound_that_it_cannot_meet(folder):
+    process = small_run.start(folder, command="doctor")
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, output
+    assert "FAILED" not in output
+    process = small_run.start(folder, "alarms.logprob_diff_warn=1e-12", command="doctor")
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 3, output
+    assert "mean |engine - trainer log-prob|" in output.splitlines()[-1]

@@ -96,3 +96,10 @@ def test_broken_saved_configs_are_refused_with_their_path(tmp_path, text: str | 
         path.write_text(text)
     with pytest.raises(ConfigError, match=r"config\.yaml"):
         config_from_file(path)
+
+
+@pytest.mark.parametrize("name", ["policy_loss", "advantage", "reduction", "kl_estimator", "correction"])
+def test_an_unknown_name_of_a_formula_is_refused(name: str):
+    """GM-11: nothing falls back to another formula."""
+    with pytest.raises(ConfigError, match=f"algorithm.{name} must"):
+        load_config([f"algorithm.{name}=nope"])

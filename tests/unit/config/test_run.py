@@ -1,6 +1,9 @@
 """Batch arithmetic."""
 
+import pytest
+
 from skyrl_nat.config.load import load_config
+from skyrl_nat.errors import ConfigError
 
 
 def test_steps_come_from_epochs_where_none_are_given():
@@ -27,3 +30,32 @@ def test_batch_plan_resolves_every_word_to_a_number():
     assert plan["tasks per optimizer step"] == 2
     assert plan["optimizer steps"] == 15
     assert plan["rollouts in the run"] == 120
+
+
+def test_one_key_sets_the_precision_of_both_heads():
+    assert load_config(["model.fp32_head=true"]).engine.fp32_head
+    with pytest.raises(ConfigError, match=r"engine.fp32_head must equal model.fp32_head \(False\), got True"):
+        load_config(["engine.fp32_head=true"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "sentence"),
+    [
+        (["trainer.updates_per_batch=2"], "algorithm.old_logprobs must be recompute or rollout"),
+        (["algorithm=kto"], "environment.recorded_files must name rollouts of earlier runs"),
+        (["algorithm.kl_coefficient=0.1", "algorithm.kl_estimator=k1"], "algorithm.kl_estimator must be k1 with"),
+        (["algorithm.kl_coefficient=0.1", "algorithm.kl_in_reward=true"], "algorithm.kl_estimator must be k1 with"),
+        (["algorithm=reinforce_pp", "algorithm.old_logprobs=current"], "algorithm.old_logprobs must be recompute or"),
+        (["algorithm.kl_target=0.1"], "algorithm.kl_coefficient must be > 0 with algorithm.kl_target"),
+        (["algorithm=gspo", "algorithm.reduction=token_mean"], "algorithm.reduction must be sequence_mean with"),
+        (["algorithm=maxrl", "algorithm.overlong_buffer=10"], "algorithm.overlong_buffer must be 0 with"),
+        (["algorithm.overlong_buffer=100000"], "algorithm.overlong_buffer must be < rollout.max_total_tokens"),
+        (["algorithm.correction=icepop", "algorithm.old_logprobs=rollout"], "algorithm.correction must be none with"),
+        (["algorithm.correction_high=0.3"], "algorithm.correction_high must be >= 1 and >="),
+        (["alarms.logprob_diff_stop=0.01"], "alarms.logprob_diff_stop must be >= alarms.logprob_diff_warn"),
+    ],
+)
+def test_objectives_that_contradict_themselves_are_refused(overrides: list[str], sentence: str):
+    with pytest.raises(ConfigError) as caught:
+        load_config(["trainer.tasks_per_step=4", *overrides])
+    assert sentence in str(caught.value)

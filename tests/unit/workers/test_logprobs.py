@@ -90,3 +90,18 @@ def test_no_tokens_give_zero_gradients_instead_of_none() -> None:
     logprobs.sum().backward()
     assert weight.grad is not None
     assert not weight.grad.any()
+
+
+def test_an_fp32_head_does_not_round_logits() -> None:
+    """Row 38: bf16 hidden states and weights, products kept in fp32; without it logits are rounded to bf16."""
+    generator = torch.Generator().manual_seed(0)
+    hidden = torch.randn(5, 64, generator=generator).bfloat16()
+    weight = torch.randn(31, 64, generator=generator).bfloat16()
+    targets = torch.arange(5)
+    exact = (hidden.double() @ weight.double().T).log_softmax(-1).gather(1, targets[:, None])[:, 0]
+    errors = []
+    for fp32_head in (True, False):
+        logprobs, _ = token_logprobs(hidden, weight, targets, temperature=1.0, chunk_tokens=4, fp32_head=fp32_head)
+        errors.append(float((logprobs.double() - exact).abs().max()))
+    assert errors[0] < 1e-5
+    assert errors[1] > 1e-3

@@ -1,0 +1,121 @@
+"""All checks on one opened run; nothing is trained and nothing is kept."""
+
+import asyncio
+from dataclasses import replace
+
+from skyrl_nat.controller.run import Run
+from skyrl_nat.doctor.agreement import (
+    Played,
+    check_agreement,
+    check_layouts,
+    check_neighbours,
+    check_record,
+    check_repeatable,
+    check_streams,
+    trainer_logprobs,
+)
+from skyrl_nat.doctor.check import Check, equal, none_of
+from skyrl_nat.doctor.template import check_template
+from skyrl_nat.errors import EngineError
+from skyrl_nat.types import GenerationRequest, Message, SamplingParams
+
+NUM_PROMPTS = 4
+NUM_ANSWERS = 4
+"""Sampled answers to each prompt."""
+MAX_NEW_TOKENS = 48
+
+
+async def examine(run: Run) -> list[Check]:
+    """Return every check on the run's model, template, engines and policy ranks.
+
+    Args:
+        run: Opened, not trained; its engines hold nothing yet.
+    """
+    prompts = await _first_messages(run)
+    checks = check_template(run.runner.codec, prompts, run.config.rollout.history)
+    await run.push_weights()
+    token_ids = [run.runner.codec.prompt_tokens(messages) for messages in prompts]
+    temperature = run.config.rollout.temperature
+    sampled = [
+        await asyncio.gather(*[_answer(run, prompt, temperature, seed) for seed in range(NUM_ANSWERS)])
+        for prompt in token_ids
+    ]
+    answers = [answer for group in sampled for answer in group]
+    checks += check_record(answers, MAX_NEW_TOKENS, run.runner.codec.eos_token_id)
+    checks.append(check_streams(sampled[0]))
+    checks += await _compare(run, answers)
+    checks += await _engines(run, token_ids)
+    return checks
+
+
+async def _first_messages(run: Run) -> list[list[Message]]:
+    """Return the first prompts of some training tasks, made by their own environment."""
+    prompts: list[list[Message]] = []
+    for number, task in enumerate(run.data.train_tasks[:NUM_PROMPTS]):
+        name = f"doctor-{number}"
+        prompts.append(await run.topology.environments.create(name, task.visible()))
+        await run.topology.environments.close(name)
+    return prompts
+
+
+async def _answer(run: Run, prompt: list[int], temperature: float, seed: int) -> Played:
+    room = run.config.rollout.max_total_tokens - len(prompt)
+    request = GenerationRequest(
+        request_id=f"doctor-{len(prompt)}-{seed}/0",
+        prompt_token_ids=prompt,
+        sampling=SamplingParams(
+            max_new_tokens=min(MAX_NEW_TOKENS, room), temperature=temperature, seed=run.config.seed + seed
+        ),
+    )
+    return Played(prompt=prompt, completion=await run.pool.generate(request))
+
+
+async def _compare(run: Run, answers: list[Played]) -> list[Check]:
+    """Return the checks of the trainer against the engine and against itself."""
+    config = run.config
+    layout = {"num_ranks": config.cluster.num_policy_ranks, "token_budget": config.trainer.micro_batch_tokens}
+    samples = [answer.sample(f"a{number}") for number, answer in enumerate(answers)]
+    together = await trainer_logprobs(run.policy, samples, **layout)
+    again = await trainer_logprobs(run.policy, samples, **layout)
+    alone = {}
+    for sample in samples[:NUM_ANSWERS]:
+        alone |= await trainer_logprobs(run.policy, [sample], **layout)
+    last = samples[-1]
+    # Another last token: nothing in the layout moves, and no other sample may notice.
+    other = replace(last, token_ids=[*last.token_ids[:-1], last.token_ids[0]])
+    changed = await trainer_logprobs(run.policy, [*samples[:-1], other], **layout)
+    return [
+        *check_agreement(samples, together, limit=config.alarms.logprob_diff_warn),
+        check_layouts(alone, together, str(config.model.compute_dtype)),
+        check_repeatable(together, again),
+        check_neighbours(together, changed, last.sample_id),
+    ]
+
+
+async def _engines(run: Run, prompts: list[list[int]]) -> list[Check]:
+    """Return the checks of weights, caches and limits of the engines."""
+    expected = (await run.policy.call_all("checksums", run.config.engine.dtype))[0]
+    found = await run.engines.call_all("checksums")
+    wrong = sorted({name for engine in found for name in expected if engine.get(name) != expected[name]})
+    before = [(await _answer(run, prompt, 0.0, 0)).completion.token_ids for prompt in prompts]
+    async with run.training_phase():
+        pass
+    await run.push_weights()
+    after = [(await _answer(run, prompt, 0.0, 0)).completion.token_ids for prompt in prompts]
+    return [
+        none_of("57", "tensors that differ in an engine after a push", wrong),
+        equal("58, 59", "greedy answers equal after another push", after == before, True),
+        equal("54", "a prompt without room for an answer is", await _over_long(run), "refused"),
+    ]
+
+
+async def _over_long(run: Run) -> str:
+    prompt = [run.runner.codec.eos_token_id] * run.config.rollout.max_total_tokens
+    request = GenerationRequest(
+        request_id="doctor-long/0", prompt_token_ids=prompt, sampling=SamplingParams(max_new_tokens=1)
+    )
+    try:
+        await run.pool.generate(request)
+    except EngineError:
+        return "refused"
+    return "answered"
