@@ -114,7 +114,9 @@ async def _doctor_run(config: "RunConfig") -> None:
         )
     failed = [check.name for check in checks if check.is_ok is False]
     if failed:
-        raise StoppedError(f"All {len(checks)} checks must hold, {len(failed)} do not: {'; '.join(failed)}.")
+        raise StoppedError(
+            f"All {len(checks)} checks must hold, {len(failed)} failed: {'; '.join(failed)}. See the table"
+        )
 
 
 def _evaluate(options: argparse.Namespace) -> None:

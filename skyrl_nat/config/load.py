@@ -10,12 +10,15 @@ import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException
+from hydra.errors import HydraException, OverrideParseException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from skyrl_nat.config.run import RunConfig
 from skyrl_nat.errors import ConfigError
+
+FREE_SECTIONS = ("environment.reward_weights.", "engine.extra.")
+"""Sections whose keys are the user's own."""
 
 
 def config_dir() -> Path:
@@ -40,11 +43,11 @@ def load_config(overrides: Sequence[str] = ()) -> RunConfig:
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(config_dir=str(config_dir()), version_base="1.3", job_name="train"):
-            composed = compose(config_name="train", overrides=list(overrides))
+            composed = compose(config_name="train", overrides=[_with_free_key(override) for override in overrides])
         return cast("RunConfig", OmegaConf.to_object(composed))
     except ConfigError:
         raise
-    except (HydraException, OmegaConfBaseException, AttributeError) as error:
+    except (HydraException, OmegaConfBaseException, AttributeError, ValueError) as error:
         raise ConfigError(_one_sentence(error)) from error
 
 
@@ -75,6 +78,11 @@ def save_config(config: RunConfig, path: Path) -> None:
     path.write_text(OmegaConf.to_yaml(OmegaConf.structured(config)), encoding="utf-8")
 
 
+def _with_free_key(override: str) -> str:
+    """Let a key below one of `FREE_SECTIONS` be set like any other; Hydra wants `++` for names it has not seen."""
+    return f"++{override}" if override.startswith(FREE_SECTIONS) else override
+
+
 def _one_sentence(error: BaseException) -> str:
     """Say in the house's form what Hydra or OmegaConf refused."""
     chain: list[BaseException] = [error]
@@ -86,6 +94,15 @@ def _one_sentence(error: BaseException) -> str:
     text = " ".join(line.strip() for link in chain for line in str(link).splitlines())
     if found := re.search(r"Could not override '([^']+)'", text):
         return _unknown_key(found[1])
+    if any(isinstance(link, OverrideParseException) for link in chain):
+        return (
+            f"an override must be KEY=VALUE, got {text.split(' See ')[0]!r}. Put a value with other than letters, "
+            "digits and -_./:%+@ in double quotes within single ones: 'name=\"r\u00e9sum\u00e9\"'"
+        )
+    if found := re.search(r"'(\w+)' object has no attribute '(\w+)'", text):
+        return (
+            f"{found[2]} must be a declared key of {found[1]}, got an unknown one. See skyrl_nat/config/ for the names"
+        )
     if found := re.search(r"Could not find '([^/']+)/([^']*)'\s+Available options in '[^']*':(.*?)Config search", text):
         options = ", ".join(found[3].split())
         return f"{found[1]} must be one of {options}, got {found[2]!r}. Pick one, or add a file to conf/{found[1]}/"

@@ -63,6 +63,7 @@ def test_agenthands_h100x8_is_what_its_name_says():
     ],
 )
 def test_impossible_values_are_refused_in_one_sentence(override: str, sentence: str):
+    """Row 35: top_p and top_k are among them, the trainer could not score what they sample."""
     with pytest.raises(ConfigError) as caught:
         load_config([override])
     assert sentence in str(caught.value)
@@ -103,3 +104,24 @@ def test_an_unknown_name_of_a_formula_is_refused(name: str):
     """GM-11: nothing falls back to another formula."""
     with pytest.raises(ConfigError, match=f"algorithm.{name} must"):
         load_config([f"algorithm.{name}=nope"])
+
+
+def test_keys_of_free_sections_are_set_like_others():
+    config = load_config(["environment.reward_weights.tests=2", "engine.extra.max_num_batched_tokens=100"])
+    assert config.environment.reward_weights == {"tests": 2.0}
+    assert config.engine.extra == {"max_num_batched_tokens": 100}
+
+
+@pytest.mark.parametrize("override", ["name=r\u00e9sum\u00e9", "trainer", "name='half"])
+def test_overrides_that_do_not_parse_are_refused_with_the_way_to_write_them(override: str):
+    with pytest.raises(ConfigError, match="an override must be KEY=VALUE, got"):
+        load_config([override])
+
+
+def test_a_quoted_value_may_hold_any_letter():
+    assert load_config(['name="r\u00e9sum\u00e9"']).name == "r\u00e9sum\u00e9"
+
+
+def test_a_new_key_of_a_closed_section_is_refused():
+    with pytest.raises(ConfigError, match="foo must be a declared key of TrainerConfig"):
+        load_config(["+trainer.foo=1"])
