@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import errno
 import json
 import re
 import signal
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from skyrl_nat.config.run import RunConfig
 
+DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_STOPPED = 3
@@ -36,6 +38,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _say(error, EXIT_STOPPED)
     except SkyRLNatError as error:
         return _say(error, EXIT_FAILED)
+    except OSError as error:
+        if error.errno not in DISK_ERRORS:
+            raise
+        print(
+            f"skyrl-nat: The run folder must take what is written, but: {error}. Free space, then go on with "
+            "resume=latest",
+            file=sys.stderr,
+        )
+        return EXIT_FAILED
     except (KeyboardInterrupt, asyncio.CancelledError):
         print("skyrl-nat: stopped. Go on with resume=latest", file=sys.stderr)
         return EXIT_INTERRUPTED

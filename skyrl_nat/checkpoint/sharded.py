@@ -37,7 +37,7 @@ def save_sharded(
         save(state, checkpoint_id=folder)
     except (CheckpointException, OSError) as error:
         raise CheckpointError(
-            f"the checkpoint must be written to {folder}, got: {error}. Check free space and permissions."
+            f"the checkpoint must be written to {folder}, got: {_cause(error)}. Check free space and permissions."
         ) from error
 
 
@@ -71,10 +71,18 @@ def load_sharded(
         load(_tensors(parameters, optimizer) | numbers, checkpoint_id=folder)
     except (CheckpointException, OSError, RuntimeError, ValueError) as error:
         raise CheckpointError(
-            f"the checkpoint in {folder} must fit the model and be complete, got: {error}. "
+            f"the checkpoint in {folder} must fit the model and be complete, got: {_cause(error)}. "
             "Resume with the model that the run was started with."
         ) from error
     return {name.removeprefix("counter."): int(value) for name, value in numbers.items()}
+
+
+def _cause(error: BaseException) -> str:
+    """Return the first rank's own error in one line; torch prints a traceback of every rank."""
+    if isinstance(error, CheckpointException):
+        error = next((failure[0] for failure in error.failures.values()), error)
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0] if lines else ''}"
 
 
 def _tensors(

@@ -1,10 +1,12 @@
 """Sharded checkpoints without a process group."""
 
+import errno
 from pathlib import Path
 
 import pytest
 import torch
 from torch import nn
+from torch.distributed.checkpoint.filesystem import FileSystem
 
 from skyrl_nat.checkpoint.sharded import load_sharded, save_sharded
 from skyrl_nat.config.model import OptimizerConfig
@@ -41,3 +43,16 @@ def test_an_incomplete_or_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
     save_sharded(tmp_path / "ck", parameters, optimizer, {})
     with pytest.raises(CheckpointError, match="must fit the model"):
         load_sharded(tmp_path / "ck", [("v", parameters[0][1])], optimizer, [])
+
+
+def test_a_full_disk_is_named_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What torch raises holds a traceback of every rank; the error holds the first rank's cause alone."""
+    parameters, optimizer = make(3.0)
+
+    def full(*arguments: object, **keywords: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(FileSystem, "create_stream", full)
+    with pytest.raises(CheckpointError, match=r"got: OSError: \[Errno 28\] No space left on device") as caught:
+        save_sharded(tmp_path / "ck", parameters, optimizer, {})
+    assert len(str(caught.value).splitlines()) == 1

@@ -1,0 +1,38 @@
+"""What leaves the program when a command fails: one sentence and an exit code."""
+
+import errno
+
+import pytest
+
+from skyrl_nat import cli
+from skyrl_nat.errors import ConfigError, StoppedError, WorkerError
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (ConfigError("x must be y, got z."), 2, "skyrl-nat: x must be y, got z."),
+        (StoppedError("enough."), 3, "skyrl-nat: enough."),
+        (WorkerError("engine 0 died."), 1, "skyrl-nat: engine 0 died."),
+        (OSError(errno.ENOSPC, "No space left on device"), 1, "No space left on device. Free space, then go on"),
+        (KeyboardInterrupt(), 130, "stopped. Go on with resume=latest"),
+    ],
+)
+def test_every_failure_is_a_sentence_and_a_code(monkeypatch, capsys, error: BaseException, code: int, text: str):
+    def fail(options: object) -> None:
+        raise error
+
+    monkeypatch.setattr(cli, "_plan", fail)
+    assert cli.main(["plan"]) == code
+    printed = capsys.readouterr().err
+    assert text in printed
+    assert len(printed.splitlines()) == 1
+
+
+def test_faults_of_the_program_keep_their_traceback(monkeypatch):
+    def fail(options: object) -> None:
+        raise OSError(errno.ENOENT, "no such file")
+
+    monkeypatch.setattr(cli, "_plan", fail)
+    with pytest.raises(OSError, match="no such file"):
+        cli.main(["plan"])
