@@ -149,7 +149,7 @@ def sapo_loss(tokens: LossTokens, constants: LossConstants) -> PolicyLoss:
         SAPO, arXiv:2511.20347, section 3.
     """
     advantages = _kept(tokens.advantages, tokens)
-    tau = torch.where(advantages > 0, constants.tau_positive, constants.tau_negative)
+    tau = torch.full_like(advantages, constants.tau_negative).masked_fill(advantages > 0, constants.tau_positive)
     gate = torch.sigmoid(tau * (_ratio(tokens) - 1.0)) * 4.0 / tau
     return PolicyLoss(_kept(-gate * advantages, tokens), torch.zeros_like(tokens.loss_mask))
 

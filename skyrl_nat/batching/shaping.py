@@ -5,7 +5,7 @@ ranks and updates: nothing in it depends on how samples are packed.
 """
 
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import torch
 from torch import Tensor
@@ -33,37 +33,92 @@ def shape_advantages(
         Metrics, for instance `reward/kl` in nats per loss token.
     """
     metrics: dict[str, float] = {}
+    tokens = _BatchTokens(micro_batches)
     if config.kl_in_reward:
-        metrics["reward/kl"] = _subtract_kl(micro_batches, config, kl_coefficient)
+        metrics["reward/kl"] = _subtract_kl(tokens, config, kl_coefficient)
     if config.whiten_advantages:
-        _put(micro_batches, "advantages", whiten(_gather(micro_batches, "advantages")))
+        tokens.put("advantages", whiten(tokens.get("advantages")))
     if config.policy_loss in (PolicyLoss.clip_cov, PolicyLoss.kl_cov):
-        metrics["batch/covariance"] = _select(micro_batches, config, seed)
+        metrics["batch/covariance"] = _select(tokens, config, seed)
     return metrics
 
 
-def _subtract_kl(micro_batches: Sequence[MicroBatch], config: AlgorithmConfig, coefficient: float) -> float:
-    """Take the KL still to come from every token's advantage; return the KL per loss token."""
-    total, count = 0.0, 0
-    for micro_batch in micro_batches:
-        is_trusted = config.old_logprobs is OldLogprobs.rollout
-        policy = micro_batch.rollout_logprobs if is_trusted else micro_batch.old_logprobs
-        if policy is None or micro_batch.ref_logprobs is None:
-            raise DataError(
-                "algorithm.kl_in_reward must come with log-probs of policy and reference, got a micro-batch without. "
-                "Attach both before shaping."
-            )
-        kl = KL_ESTIMATORS[config.kl_estimator](policy, micro_batch.ref_logprobs, micro_batch.loss_mask)
-        to_go = reward_to_go(kl, micro_batch.loss_mask, micro_batch.cu_seqlens, gamma=config.gamma)
-        micro_batch.advantages = micro_batch.advantages - coefficient * to_go
-        total += float(kl.double().sum())
-        count += micro_batch.num_loss_tokens
-    return total / max(count, 1)
+class _BatchTokens:
+    """The loss tokens of all micro-batches as one row: rollout by rollout, each in the order of its segments."""
+
+    def __init__(self, micro_batches: Sequence[MicroBatch]) -> None:
+        self._micro_batches = micro_batches
+        runs: list[tuple[str, int, Tensor]] = []
+        start = 0
+        for micro_batch in micro_batches:
+            borders = pairwise(int(border) for border in micro_batch.cu_seqlens)
+            # A filler has a border and no id.
+            for name, (first, end) in zip(micro_batch.sample_ids, borders, strict=False):
+                count = int(micro_batch.loss_mask[first:end].sum())
+                rollout, _, segment = name.partition("#")
+                runs.append((rollout, int(segment or 0), torch.arange(start, start + count)))
+                start += count
+        runs.sort(key=lambda run: run[:2])
+        self._order = torch.cat([places for _, _, places in runs]) if runs else torch.zeros(0, dtype=torch.int64)
+        counts: dict[str, int] = {}
+        for rollout, _, places in runs:
+            counts[rollout] = counts.get(rollout, 0) + places.numel()
+        self.rollout_borders = torch.tensor([0, *accumulate(counts.values())])
+        """`[R + 1]` where each rollout's tokens begin, and N."""
+
+    def get(self, name: str) -> Tensor:
+        """Return a field: `[N]`."""
+        return self.gather([getattr(micro_batch, name) for micro_batch in self._micro_batches])
+
+    def gather(self, values: Sequence[Tensor]) -> Tensor:
+        """Return values that are given per micro-batch: `[N]`."""
+        kept = [value[m.loss_mask] for value, m in zip(values, self._micro_batches, strict=True)]
+        return torch.cat(kept)[self._order]
+
+    def put(self, name: str, values: Tensor) -> None:
+        """Write `[N]` values into a field, 0 outside the loss."""
+        packed = torch.empty_like(values)
+        packed[self._order] = values
+        start = 0
+        for micro_batch in self._micro_batches:
+            end = start + micro_batch.num_loss_tokens
+            field = torch.zeros(micro_batch.num_tokens, dtype=values.dtype)
+            field[micro_batch.loss_mask] = packed[start:end]
+            setattr(micro_batch, name, field)
+            start = end
+
+    def kl(self, config: AlgorithmConfig) -> Tensor:
+        """Return the KL estimates of the policy as it was at sampling: `[N]`.
+
+        Raises:
+            DataError: Log-probs of policy or reference are missing.
+        """
+        estimates: list[Tensor] = []
+        for micro_batch in self._micro_batches:
+            is_trusted = config.old_logprobs is OldLogprobs.rollout
+            policy = micro_batch.rollout_logprobs if is_trusted else micro_batch.old_logprobs
+            if policy is None or micro_batch.ref_logprobs is None:
+                raise DataError(
+                    "algorithm.kl_in_reward must come with log-probs of policy and reference, got a micro-batch "
+                    "without. Attach both before shaping."
+                )
+            estimate = KL_ESTIMATORS[config.kl_estimator]
+            estimates.append(estimate(policy, micro_batch.ref_logprobs, micro_batch.loss_mask))
+        return self.gather(estimates)
 
 
-def _select(micro_batches: Sequence[MicroBatch], config: AlgorithmConfig, seed: int) -> float:
+def _subtract_kl(tokens: _BatchTokens, config: AlgorithmConfig, coefficient: float) -> float:
+    """Take the KL still to come in its rollout from every token's advantage; return the KL per loss token."""
+    kl = tokens.kl(config)
+    everything = torch.ones_like(kl, dtype=torch.bool)
+    to_go = reward_to_go(kl, everything, tokens.rollout_borders, gamma=config.gamma)
+    tokens.put("advantages", tokens.get("advantages") - coefficient * to_go)
+    return float(kl.double().mean()) if kl.numel() else 0.0
+
+
+def _select(tokens: _BatchTokens, config: AlgorithmConfig, seed: int) -> float:
     """Mark the tokens that the loss treats apart; return the batch's covariance."""
-    covariances = token_covariances(_gather(micro_batches, "rollout_logprobs"), _gather(micro_batches, "advantages"))
+    covariances = token_covariances(tokens.get("rollout_logprobs"), tokens.get("advantages"))
     if not covariances.numel():
         return 0.0
     share = config.covariance_share
@@ -73,39 +128,5 @@ def _select(micro_batches: Sequence[MicroBatch], config: AlgorithmConfig, seed: 
         low, high = config.covariance_low, config.covariance_high
         generator = torch.Generator().manual_seed(seed)
         selected = clip_cov_selection(covariances, share=share, low=low, high=high, generator=generator)
-    _put(micro_batches, "selected", selected)
+    tokens.put("selected", selected)
     return float(covariances.mean())
-
-
-def _gather(micro_batches: Sequence[MicroBatch], name: str) -> Tensor:
-    """Return a field of all loss tokens, sorted by sample id, so that packing leaves no trace: `[N]`."""
-    parts = [getattr(micro_batch, name)[micro_batch.loss_mask] for micro_batch in micro_batches]
-    return torch.cat(parts)[_order(micro_batches)]
-
-
-def _put(micro_batches: Sequence[MicroBatch], name: str, values: Tensor) -> None:
-    """Write `[N]` values in the order of `_gather` back."""
-    packed = torch.empty_like(values)
-    packed[_order(micro_batches)] = values
-    start = 0
-    for micro_batch in micro_batches:
-        end = start + micro_batch.num_loss_tokens
-        field = torch.zeros(micro_batch.num_tokens, dtype=values.dtype)
-        field[micro_batch.loss_mask] = packed[start:end]
-        setattr(micro_batch, name, field)
-        start = end
-
-
-def _order(micro_batches: Sequence[MicroBatch]) -> Tensor:
-    """Return the places of all loss tokens in order of sample id: `[N]`."""
-    runs: list[tuple[str, Tensor]] = []
-    start = 0
-    for micro_batch in micro_batches:
-        borders = pairwise(int(border) for border in micro_batch.cu_seqlens)
-        # A filler has a border and no id.
-        for name, (first, end) in zip(micro_batch.sample_ids, borders, strict=False):
-            count = int(micro_batch.loss_mask[first:end].sum())
-            runs.append((name, torch.arange(start, start + count)))
-            start += count
-    runs.sort(key=lambda run: run[0])
-    return torch.cat([places for _, places in runs]) if runs else torch.zeros(0, dtype=torch.int64)

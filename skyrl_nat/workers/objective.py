@@ -94,7 +94,7 @@ def micro_batch_loss(
     correction = _correction(old, micro_batch, config)
     weights = torch.where(mask, micro_batch.token_weights, 0.0)
     policy_sum = (weights * correction * policy.losses).sum()
-    kl = _kl(tokens, micro_batch, config)
+    kl = _kl(logprobs, old, micro_batch, config)
     kl_sum = (weights * correction * kl).sum()
     entropies = torch.where(mask, entropies, 0.0)
     entropy_sum = (weights * entropies).sum()
@@ -192,14 +192,13 @@ def _correction(old: Tensor, micro_batch: MicroBatch, config: AlgorithmConfig) -
     return weights
 
 
-def _kl(tokens: LossTokens, micro_batch: MicroBatch, config: AlgorithmConfig) -> Tensor:
+def _kl(logprobs: Tensor, old: Tensor, micro_batch: MicroBatch, config: AlgorithmConfig) -> Tensor:
     """Return `[N]` KL estimates, 0 without a reference."""
     if not config.needs_reference:
         return torch.zeros_like(micro_batch.token_weights)
-    kl = KL_ESTIMATORS[config.kl_estimator](tokens.logprobs, _reference(micro_batch, config), tokens.loss_mask)
-    if not config.kl_importance_weighted:
-        return kl
-    return importance_weighted(kl, masked_log_ratio(tokens.logprobs, tokens.old_logprobs, tokens.loss_mask))
+    mask = micro_batch.loss_mask
+    kl = KL_ESTIMATORS[config.kl_estimator](logprobs, _reference(micro_batch, config), mask)
+    return importance_weighted(kl, masked_log_ratio(logprobs, old, mask)) if config.kl_importance_weighted else kl
 
 
 def _statistics(

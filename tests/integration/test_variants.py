@@ -54,12 +54,26 @@ def test_killed_vllm_engine_is_one_named_error_and_leaves_no_process_behind(tmp_
     assert all(entry["loss/rollout_logprob_diff"] < 1e-4 for entry in steps), "vLLM and trainer agree in fp32"
 
 
-def test_the_doctor_passes_a_sound_config_and_fails_a_bound_that_it_cannot_meet(folder):
-    process = small_run.start(folder, command="doctor")
+def test_the_doctor_passes_a_sound_config_and_fails_a_bound_that_it_cannot_meet(tmp_path):
+    process = small_run.start(tmp_path, command="doctor")
     output, _ = process.communicate(timeout=240)
     assert process.returncode == 0, output
     assert "FAILED" not in output
-    process = small_run.start(folder, "alarms.logprob_diff_warn=1e-12", command="doctor")
+    process = small_run.start(tmp_path, "alarms.logprob_diff_warn=1e-12", command="doctor")
     output, _ = process.communicate(timeout=240)
     assert process.returncode == 3, output
     assert "mean |engine - trainer log-prob|" in output.splitlines()[-1]
+
+
+def test_sft_and_kto_learn_from_the_rollouts_of_an_earlier_run(tmp_path):
+    quick = ("evaluation.before_and_after=false", "checkpoint.save_final=false", "optimizer.lr=3e-3")
+    small_run.run(tmp_path, "name=played", "trainer.steps=4", *quick)
+    files = sorted((tmp_path / "runs" / "played" / "rollouts").glob("train_*.jsonl"))
+    recorded = f"environment.recorded_files=[{','.join(map(str, files))}]"
+    small_run.run(tmp_path, "name=sft", "algorithm=sft", "trainer.steps=8", recorded, *quick)
+    losses = [step["loss/policy"] for step in small_run.metrics(tmp_path, "sft")]
+    assert losses[-1] < losses[0] - 0.1, "what was played becomes more likely"
+    small_run.run(tmp_path, "name=kto", "algorithm=kto", "trainer.steps=4", recorded, *quick)
+    steps = small_run.metrics(tmp_path, "kto")
+    assert steps[0]["loss/policy"] == pytest.approx(0.5), "the policy is the reference before its first step"
+    assert abs(steps[0]["loss/token_kl"]) < 1e-7 < steps[-1]["loss/token_kl"]

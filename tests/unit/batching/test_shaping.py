@@ -1,5 +1,6 @@
 """What the batch as a whole does to its advantages; nothing of it depends on packing."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from skyrl_nat.batching.packing import attach_logprobs, unpack_per_sample
 from skyrl_nat.batching.shaping import shape_advantages
 from skyrl_nat.config.algorithm import AlgorithmConfig
 from skyrl_nat.errors import DataError
+from skyrl_nat.types import TrainingSample
 
 
 def flat(grid: list[list[MicroBatch]]) -> list[MicroBatch]:
@@ -88,3 +90,34 @@ def test_a_penalty_without_logprobs_is_refused() -> None:
     micro_batches = flat(make_grid(make_samples())[0])
     with pytest.raises(DataError, match="log-probs of policy and reference"):
         shape_advantages(micro_batches, AlgorithmConfig(**KL_IN_REWARD), kl_coefficient=0.5, seed=0)
+
+
+def sample_of(name: str, mask: list[int]) -> TrainingSample:
+    return replace(
+        make_samples()[0],
+        sample_id=name,
+        rollout_id="r",
+        token_ids=[3] * len(mask),
+        loss_mask=[bool(bit) for bit in mask],
+        rollout_logprobs=[-1.0] * len(mask),
+        advantages=[0.0] * len(mask),
+    )
+
+
+@pytest.mark.parametrize(
+    "samples",
+    [
+        [sample_of("r", [0, 1, 1, 0, 1, 1])],
+        [sample_of("r#0", [0, 1, 1]), sample_of("r#1", [0, 0, 0, 1, 1])],
+        [sample_of("r#1", [0, 0, 0, 1, 1]), sample_of("r#0", [0, 1, 1])],
+    ],
+)
+def test_kl_still_to_come_crosses_from_one_segment_into_the_next(samples: list[TrainingSample]) -> None:
+    """GM-13: KL 0.25 a token, coefficient 0.5: four tokens have 4, 3, 2 and 1 of it to come, however they are cut."""
+    micro_batches = flat(make_grid(samples)[0])
+    attach_logprobs(micro_batches, [torch.full((m.num_tokens,), -1.0) for m in micro_batches], "old_logprobs")
+    attach_logprobs(micro_batches, [torch.full((m.num_tokens,), -1.25) for m in micro_batches], "ref_logprobs")
+    shape_advantages(micro_batches, AlgorithmConfig(**KL_IN_REWARD), kl_coefficient=0.5, seed=0)
+    found = unpack_per_sample(micro_batches, [m.advantages for m in micro_batches])
+    values = [value for name in sorted(found) for value in found[name].tolist() if value]
+    assert values == pytest.approx([-0.5, -0.375, -0.25, -0.125])
