@@ -1,26 +1,19 @@
-"""The jobs that the fork server knows, and the worker processes that run the policy's code for them.
+"""The jobs that the fork server knows.
 
 `run` is executed by the first process of a job. That process never imports what the policy wrote: it
-forks one worker per phase, reads what the worker reports line by line, and ends it at its deadline, so
-that what was reached before a hang or an early exit is still known. Everything reported is evidence
-only; the verdict is computed outside the sandbox.
+forks one worker per phase (`forked_worker`). The verdict is computed outside the sandbox.
 """
 
 import contextlib
 import importlib
-import json
 import os
-import select
-import signal
 import socket
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-MAX_REPORT_BYTES = 800_000
-
-Emit = Callable[[dict], None]
+from forked_worker import Emit, run_worker, write_files
 
 
 def preload(modules: list[str]) -> list[str]:
@@ -37,99 +30,6 @@ def run(job: dict, folder: str) -> dict:
     write_files(job["files"], folder)
     deadline = time.monotonic() + job["timeout_s"]
     return JOBS[job["kind"]](job["arguments"], folder, deadline)
-
-
-def write_files(files: dict[str, str], folder: str) -> None:
-    """Write texts under a folder; refuses paths that leave it."""
-    for name, text in files.items():
-        path = Path(os.path.normpath(f"{folder}/{name}"))
-        if Path(folder) not in path.parents:
-            raise ValueError(f"path {name!r} leaves the work folder")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", errors="replace", newline="")
-
-
-def run_worker(function: Callable[[Emit], None], deadline: float) -> tuple[list[dict], str]:
-    """Run a function in a fork and return what it reported and how it ended.
-
-    Returns:
-        The reports in order, and `done`, `timeout` or `died` (it ended without coming to its end).
-    """
-    read_end, write_end = os.pipe()
-    child = os.fork()
-    if child == 0:
-        _be_worker(function, write_end)
-    os.close(write_end)
-    data, is_timeout = _read_reports(read_end, child, deadline)
-    os.close(read_end)
-    _kill_worker(child)
-    reports = []
-    for line in data.split(b"\n"):
-        with contextlib.suppress(ValueError, RecursionError):
-            report = json.loads(line)
-            if isinstance(report, dict):
-                reports.append(report)
-    if is_timeout:
-        return reports, "timeout"
-    is_done = bool(reports) and reports[-1].get("stage") == "end"
-    return (reports[:-1], "done") if is_done else (reports, "died")
-
-
-def _be_worker(function: Callable[[Emit], None], write_end: int) -> None:
-    os.setpgid(0, 0)
-    os.dup2(write_end, 3)
-    os.closerange(4, 1024)
-
-    def emit(report: dict) -> None:
-        data = json.dumps(report).encode() + b"\n"
-        while data:
-            data = data[os.write(3, data) :]
-
-    try:
-        function(emit)
-        emit({"stage": "end"})
-    except BaseException as error:  # noqa: BLE001 - a fork must end here whatever happens
-        with contextlib.suppress(BaseException):
-            emit({"stage": "crash", "error": describe(error)})
-    finally:
-        os._exit(0)
-
-
-def _read_reports(read_end: int, child: int, deadline: float) -> tuple[bytes, bool]:
-    data = bytearray()
-    while True:
-        left = deadline - time.monotonic()
-        if left <= 0:
-            return bytes(data), True
-        has_exited = bool(os.waitpid(child, os.WNOHANG)[0])
-        ready, _, _ = select.select([read_end], [], [], 0.0 if has_exited else min(left, 0.05))
-        while ready:
-            chunk = os.read(read_end, 1 << 16)
-            data += chunk
-            if not chunk or len(data) > MAX_REPORT_BYTES:
-                return bytes(data[:MAX_REPORT_BYTES]), False
-            ready, _, _ = select.select([read_end], [], [], 0.0)
-        if has_exited:
-            return bytes(data), False
-
-
-def _kill_worker(child: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if os.getpid() == 1:  # of the job's own pid namespace
-            os.kill(-1, signal.SIGKILL)
-        else:
-            os.killpg(child, signal.SIGKILL)
-    with contextlib.suppress(ChildProcessError):
-        os.waitpid(child, 0)
-
-
-def describe(error: BaseException) -> str:
-    """Return class and message, short."""
-    try:
-        text = str(error)
-    except BaseException:  # noqa: BLE001 - the policy may have written the exception
-        text = ""
-    return f"{type(error).__name__}: {text}"[:400]
 
 
 def _python(arguments: dict, folder: str, deadline: float) -> dict:

@@ -5,20 +5,19 @@ compared by the parent, which alone knows the expected values.
 """
 
 import asyncio
-import importlib
 import json
 import logging
 import math
 import os
 import secrets
-import sys
 import time
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
-from jobs import Emit, describe, run_worker, write_files
+import nat_testing
+from forked_worker import Emit, describe, run_worker, write_files
+from nat_package import Package, build_alone, import_package
 
 _MAX_VALUE_CHARS = 20_000
 _MAX_DEPTH = 12
@@ -56,75 +55,6 @@ def validate(arguments: dict, folder: str, deadline: float) -> dict:
         answer["tests"] = [report for report in reports if report.pop("nonce", "") == nonce]
         answer["tests_error"] = next((str(r.get("error")) for r in reports if r.get("stage") == "crash"), "")
     return answer
-
-
-class Package:
-    """A built workflow: finds the functions of the wanted types."""
-
-    def __init__(self, config: Any, builder: Any, stack: AsyncExitStack) -> None:
-        """Keep what NAT built."""
-        self.config = config
-        self.builder = builder
-        self._stack = stack
-        self._sessions: Any = None
-
-    async def find(self, tool: str) -> Any:
-        """Return the function of a type: from `functions:`, else the workflow itself, else built by defaults."""
-        for name, config in self.config.functions.items():
-            if getattr(config, "type", None) == tool:
-                return await self.builder.get_function(name)
-        if getattr(self.config.workflow, "type", None) == tool:
-            return self.builder.get_workflow()
-        return await self._stack.enter_async_context(_alone(tool))
-
-    async def run_workflow(self, value: Any) -> Any:
-        """Return the workflow's result through NAT's session manager."""
-        from nat.runtime.session import SessionManager
-
-        if self._sessions is None:
-            self._sessions = await SessionManager.create(
-                config=self.config, shared_builder=self.builder, max_concurrency=1
-            )
-        async with self._sessions.run(value) as runner:
-            return await runner.result()
-
-
-@asynccontextmanager
-async def _alone(tool: str) -> AsyncIterator[Any]:
-    """Build one registered function with its default options."""
-    from nat.builder.workflow_builder import WorkflowBuilder
-    from nat.cli.type_registry import GlobalTypeRegistry
-
-    for registered in GlobalTypeRegistry.get().get_registered_functions():
-        if registered.local_name == tool:
-            async with WorkflowBuilder() as builder:
-                yield await builder.add_function(tool, registered.config_type())
-            return
-    raise LookupError(f"no function of type {tool!r} is registered")
-
-
-def import_package(arguments: dict, folder: str) -> None:
-    """Import the module with the decorators; importing is registering."""
-    from nat.cli.type_registry import GlobalTypeRegistry
-
-    root = f"{folder}/{arguments['source_root']}" if arguments["source_root"] else folder
-    if root not in sys.path:
-        sys.path.insert(0, root)
-    with GlobalTypeRegistry.get().pause_registration_changed_hooks():
-        importlib.import_module(arguments["module"])
-
-
-@asynccontextmanager
-async def open_package(arguments: dict, folder: str) -> AsyncIterator[Package]:
-    """Import, load and build; for the hidden tests."""
-    from nat.builder.workflow_builder import WorkflowBuilder
-    from nat.runtime.loader import load_config
-
-    import_package(arguments, folder)
-    config = load_config(Path(folder) / arguments["config"])
-    async with AsyncExitStack() as stack:
-        builder = await stack.enter_async_context(WorkflowBuilder.from_config(config=config))
-        yield Package(config, builder, stack)
 
 
 def _session(emit: Emit, arguments: dict, folder: str) -> None:
@@ -209,7 +139,7 @@ async def _call(emit: Emit, item: dict, package: Package | None, stack: AsyncExi
         if package is not None:
             function = await package.find(item["tool"])
         else:
-            function = await stack.enter_async_context(_alone(item["tool"]))
+            function = await stack.enter_async_context(build_alone(item["tool"]))
         report["output"] = encode(await function.ainvoke(item["input"]))
     except BaseException as error:  # noqa: BLE001 - whatever the policy's code raises is an answer
         report |= _error_report(error)
@@ -257,7 +187,6 @@ def _encode(value: Any, depth: int) -> Any:
 
 def _pytest(emit: Emit, arguments: dict, folder: str, nonce: str) -> None:
     """Run the hidden tests without any conftest, ini file or plugin of the package."""
-    import nat_testing
     import pytest
 
     class Recorder:

@@ -1,12 +1,12 @@
 """What hidden tests import: calls to the package under test through NAT's own loader and builder.
 
-Set up by `nat_jobs` before pytest starts. Holds no expected value.
+Set up by the job before pytest starts. Holds no expected value.
 """
 
 import asyncio
 from typing import Any
 
-import nat_jobs
+from nat_package import open_package
 
 _package: dict[str, Any] = {}
 
@@ -20,7 +20,7 @@ def call(tool: str, value: Any) -> Any:
     """Return what a tool of the built workflow answers; its exceptions pass through."""
 
     async def work() -> Any:
-        async with nat_jobs.open_package(_package["arguments"], _package["folder"]) as package:
+        async with open_package(_package["arguments"], _package["folder"]) as package:
             return await (await package.find(tool)).ainvoke(value)
 
     return asyncio.run(work())
@@ -30,7 +30,7 @@ def workflow(value: Any) -> Any:
     """Return what the workflow answers, run by NAT's session manager."""
 
     async def work() -> Any:
-        async with nat_jobs.open_package(_package["arguments"], _package["folder"]) as package:
+        async with open_package(_package["arguments"], _package["folder"]) as package:
             return await package.run_workflow(value)
 
     return asyncio.run(work())
