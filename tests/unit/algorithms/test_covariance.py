@@ -30,3 +30,9 @@ def test_clip_cov_draws_from_its_range_and_by_its_seed() -> None:
     assert set(covariances[chosen].tolist()) <= {1.5, 2.5}
     assert torch.equal(chosen, draw(1))
     assert not torch.equal(chosen, draw(2))
+
+
+def test_both_sides_are_centred() -> None:
+    """Means -2 and 2: (1 * -1, 0 * 2, -1 * -1)."""
+    covariances = token_covariances(torch.tensor([-1.0, -2.0, -3.0]), torch.tensor([1.0, 4.0, 1.0]))
+    assert covariances.tolist() == [-1.0, 0.0, 1.0]

@@ -99,3 +99,22 @@ def test_masked_positions_reach_no_gradient(name: str, poison: float) -> None:
     assert policy.grad is not None
     assert policy.grad[1] == 0
     assert torch.isfinite(policy.grad[0])
+
+
+def test_absolute_distance_of_both_signs() -> None:
+    """GM-11: d = 0.2 and -0.5; the masked token adds nothing."""
+    mask = torch.tensor([True, True, False])
+    policy = torch.tensor([-1.0, -2.0, -1.0], requires_grad=True)
+    found = KL_ESTIMATORS["abs"](policy, torch.tensor([-1.2, -1.5, -51.0]), mask)
+    assert found.tolist() == pytest.approx([0.2, 0.5, 0.0])
+    found.sum().backward()
+    assert policy.grad is not None
+    assert policy.grad.tolist() == [1.0, -1.0, 0.0]
+
+
+@pytest.mark.parametrize("name", ["k2", "k3", "abs"])
+def test_the_reference_never_carries_a_gradient(name: str) -> None:
+    reference = torch.tensor([-1.2, -1.5], requires_grad=True)
+    policy = torch.tensor([-1.0, -2.0], requires_grad=True)
+    KL_ESTIMATORS[name](policy, reference, torch.tensor([True, True])).sum().backward()
+    assert reference.grad is None

@@ -251,3 +251,14 @@ def test_kto_of_a_good_and_a_bad_sequence_by_hand() -> None:
     assert logprobs.grad is not None
     slope = 0.1 * good * (1 - good)
     assert logprobs.grad.tolist() == pytest.approx([-slope, -slope, 0.5 * 0.1 * bad * (1 - bad)])
+
+
+@pytest.mark.parametrize("name", ["ppo_clip", "gspo", "cispo", "sapo", "kl_cov", "importance_sampling"])
+def test_old_logprobs_never_carry_a_gradient(name: str) -> None:
+    """GM-10: with the current log-probs themselves as old ones the ratio is 1 and the gradient is still -A."""
+    logprobs = torch.tensor([-1.0, -2.0], requires_grad=True)
+    both = torch.tensor([True, True])
+    tokens = make_tokens(logprobs, logprobs, torch.tensor([0.7, 0.7]), both, torch.tensor([0, 2]))
+    POLICY_LOSSES[name](tokens, BOUNDS).losses.sum().backward()
+    assert logprobs.grad is not None
+    assert logprobs.grad.tolist() == pytest.approx([-0.7, -0.7])

@@ -7,7 +7,7 @@ from groups import make_group, make_rollout, make_turn
 
 from skyrl_nat.batching.advantages import group_advantages, has_signal
 from skyrl_nat.config.algorithm import AlgorithmConfig
-from skyrl_nat.types import RewardResult, RolloutGroup, Task
+from skyrl_nat.types import Outcome, RewardResult, RolloutGroup, Task
 
 
 def advantages(group: RolloutGroup, **settings: object) -> list[list[float]]:
@@ -87,3 +87,19 @@ def test_flat_groups_have_a_signal_where_something_else_than_the_group_gives_one
     config = AlgorithmConfig(**settings)  # type: ignore[arg-type]
     assert has_signal(make_group(0, [0.7, 0.7, 0.7]), config) is expected
     assert has_signal(make_group(0, [0.7, 0.7, 0.8]), config)
+
+
+@pytest.mark.parametrize("total", [5.0, 500.0])
+def test_a_rejected_rollout_that_has_a_reward_shifts_nobody(total: float) -> None:
+    """GM-04: of 1, 1, 0 and a rejected one the advantages are 1/3, 1/3, -2/3, whatever the rejected one got."""
+    group = make_group(0, [1.0, 1.0, 0.0])
+    rejected = make_rollout("rejected", total, outcome=Outcome.VALIDATOR_FAILURE)
+    found = advantages(replace(group, rollouts=[*group.rollouts, rejected]), advantage="dr_grpo")
+    assert [values[-1] for values in found] == pytest.approx([1 / 3, 1 / 3, -2 / 3])
+
+
+def test_a_reward_at_the_end_reaches_every_turn_once() -> None:
+    """Row 21: the verdict of the whole rollout, minus nothing, at each of its tokens."""
+    rollout = replace(by_turn("a", [0.5, 0.25]).rollouts[0], reward=RewardResult(total=1.0, parts={}, is_success=True))
+    group = RolloutGroup(task=Task(task_id="a", family="f", payload={}), index=0, rollouts=[rollout])
+    assert advantages(group, advantage="reinforce") == [[0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0]]

@@ -156,3 +156,21 @@ def test_updates_keep_groups_whole_and_lose_nothing() -> None:
     assert sorted(int(s.sample_id) for u in updates for s in u) == list(range(20))
     assert len(split_updates(samples, 9)) == 5
     assert split_updates([], 3) == []
+
+
+def test_rollout_logprobs_keep_their_fp32_value() -> None:
+    """Row 37: in bf16 -12.34 would become -12.3125, a ratio of 1.028."""
+    sample = make_sample("1", 2)
+    sample.rollout_logprobs[1] = -12.34
+    batch = build_micro_batch([sample], [1.0])
+    assert float(batch.rollout_logprobs[1]) == pytest.approx(-12.34, abs=1e-6)
+
+
+def test_the_loss_mask_is_the_samples_own_and_not_where_attention_is() -> None:
+    """Row 50: a prompt of three tokens and an observation between two turns stay outside."""
+    sample = make_sample("1", 8, prompt=3)
+    sample.loss_mask[5] = False
+    batch = build_micro_batch([make_sample("2", 3), sample], [0.5, 2.0])
+    assert [int(bit) for bit in batch.loss_mask] == [0, 1, 1, 0, 0, 0, 1, 1, 0, 1, 1]
+    assert batch.token_weights.tolist() == [0, 0.5, 0.5, 0, 0, 0, 2, 2, 0, 2, 2]
+    assert batch.num_loss_tokens == 6

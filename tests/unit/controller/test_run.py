@@ -78,6 +78,7 @@ def run_of(engine: SleepyEngine, placement: Placement) -> Run:
     ],
 )
 def test_a_step_gives_memory_back_only_where_it_is_shared(placement: Placement, expected: list[str]) -> None:
+    """WS-04, EN-08: pause, push, wake the cache, resume; an engine refuses any other order."""
     engine = SleepyEngine()
 
     async def step() -> None:

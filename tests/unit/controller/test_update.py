@@ -1,10 +1,11 @@
 """A batch into optimizer steps: what is computed when, and on whom. Policy ranks are recorders here."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 import torch
+from groups import make_turn
 
 from skyrl_nat.config.load import load_config
 from skyrl_nat.controller.update import Coefficients, samples_of, update_policy
@@ -161,3 +162,59 @@ def test_coefficients_move_after_the_step_and_travel_with_it():
     ((_, constants),) = run.policy.of("train")[0]
     assert constants.kl_coefficient == metrics["loss/kl_coefficient"] == 0.1
     assert run.coefficients.kl == pytest.approx(0.1 * (1 + 0.2 * 2 / 10)), "the fake ranks measured far too much"
+
+
+def test_segments_of_a_rollout_share_its_advantage_in_any_order():
+    """Row 11, GM-13: A has 0, B 6 in two segments: the baseline is 3, not that of three samples."""
+    cut = replace(
+        rollout("b", 6.0, sampled=4),
+        loss_mask=[False, True, True, False, True, True],
+        segment_starts=[0, 3],
+    )
+    for members in ([rollout("a", 0.0), cut], [cut, rollout("a", 0.0)]):
+        whole = RolloutGroup(task=Task(task_id="t", family="f", payload={}), index=0, rollouts=members)
+        found = {s.sample_id: s.advantages[-1] for s in samples_of([whole], load_config(["algorithm=dr_grpo"]))}
+        assert found == {"a": -3.0, "b#0": 3.0, "b#1": 3.0}
+
+
+class Counting(Ranks):
+    """Every optimizer step reports another KL and 100 tokens more than the one before."""
+
+    async def call_each(self, method, arguments):
+        answers = await super().call_each(method, arguments)
+        number = len(self.of("train"))
+        if method == "train":
+            answers = [
+                answer | {"loss/log_ratio_mean": number, "loss/num_tokens": 100.0 * number} for answer in answers
+            ]
+        return answers
+
+
+def test_the_ratio_of_the_first_update_is_watched_and_tokens_of_all_updates_are_counted():
+    """Rows 30 and 50: two optimizer steps with KL 1 and 2, of 100 and 200 tokens."""
+    config = load_config(
+        ["trainer.updates_per_batch=2", "trainer.tasks_per_step=2", "algorithm.old_logprobs=recompute"]
+    )
+    run = FakeRun(config, Counting(1))
+    metrics = asyncio.run(update_policy(run, [group(0, [1.0, 0.0]), group(1, [1.0, 0.0])]))
+    assert metrics["batch/first_policy_kl"] == 1
+    assert metrics["batch/num_trained_tokens"] == 300
+
+
+@pytest.mark.parametrize(("preset", "expected"), [("grpo", 12), ("dapo", 7)])
+def test_tokens_to_be_trained_are_counted_from_the_turns(preset: str, expected: int):
+    """Row 50: turns of 3, 4 and 5 tokens; those of a truncated rollout count where they are trained."""
+    members = [rollout("a", 1.0), rollout("b", 0.0), rollout("c", 0.0, outcome=Outcome.TRUNCATED)]
+    members = [replace(member, turns=[make_turn(count)]) for member, count in zip(members, (3, 4, 5), strict=True)]
+    lost = replace(rollout("d", None, outcome=Outcome.INFRASTRUCTURE_FAILURE), turns=[make_turn(9)])
+    whole = RolloutGroup(task=Task(task_id="t", family="f", payload={}), index=0, rollouts=[*members, lost])
+    _, metrics = run_update([whole], f"algorithm={preset}")
+    assert metrics["batch/num_sampled_tokens"] == expected
+
+
+def test_coefficients_of_the_step_are_those_that_were_adapted():
+    config = load_config(["algorithm.kl_coefficient=0.1", "algorithm.entropy_coefficient=0.2"])
+    run = FakeRun(config, Ranks(1), Ranks(1), coefficients=Coefficients(0.3, 0.4))
+    asyncio.run(update_policy(run, [group(0, [1.0, 0.0])]))
+    ((_, constants),) = run.policy.of("train")[0]
+    assert (constants.kl_coefficient, constants.entropy_coefficient) == (0.3, 0.4)

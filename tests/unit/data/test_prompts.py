@@ -14,6 +14,7 @@ def ids(stream: PromptStream, count: int) -> list[str]:
 
 
 def test_every_epoch_holds_every_task_once_in_an_order_of_its_own():
+    """Rows 65 and 69."""
     order = ids(PromptStream(TASKS, seed=1), 15)
     epochs = [order[0:5], order[5:10], order[10:15]]
     assert all(sorted(epoch) == ["t0", "t1", "t2", "t3", "t4"] for epoch in epochs)
@@ -22,6 +23,7 @@ def test_every_epoch_holds_every_task_once_in_an_order_of_its_own():
 
 @pytest.mark.parametrize("stop", range(11))
 def test_interrupted_anywhere_the_stream_goes_on_as_if_it_was_not(stop: int):
+    """Row 69: the tasks of two epochs, interrupted at every place."""
     whole = ids(PromptStream(TASKS, seed=7), 11)
     first = PromptStream(TASKS, seed=7)
     played = ids(first, stop)

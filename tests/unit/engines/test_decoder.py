@@ -76,6 +76,7 @@ def test_the_limit_ends_a_completion_without_an_end_token() -> None:
 
 
 def test_logprobs_are_those_at_the_sampling_temperature() -> None:
+    """Row 33."""
     decoder = make_decoder(torch.tensor([[2.0, 0.0], [2.0, 0.0]]))
     half, greedy = make_request([1], temperature=0.5, num_new=1), make_request([1], temperature=0)
     decoder.waiting.extend([half, greedy])
@@ -101,6 +102,7 @@ def test_samples_follow_the_distribution() -> None:
 
 
 def test_what_a_request_samples_depends_on_its_own_seed_only() -> None:
+    """Row 64."""
     table = torch.randn(7, 7, generator=torch.Generator().manual_seed(0))
     table[:, 0] = -torch.inf  # no end tokens
 
@@ -151,6 +153,7 @@ def test_alone_means_one_request_at_a_time() -> None:
 
 
 def test_new_weights_recompute_running_requests_and_label_later_tokens() -> None:
+    """Rows 56, 59 and 61: no cached prefix survives, and every token is labelled with what sampled it."""
     decoder = make_decoder(cycle_table())
     request, waiting = make_request([1], num_new=4), make_request([2], num_new=2)
     decoder.waiting.append(request)
@@ -183,3 +186,28 @@ def test_cancelled_requests_leave_and_the_others_go_on() -> None:
     assert requests[0].completion().finish_reason is FinishReason.ABORT
     assert late.completion().token_ids == []
     assert requests[1].completion().token_ids == [3, 4, 5]
+
+
+def test_logprobs_of_a_bf16_model_are_computed_in_fp32() -> None:
+    """Row 37: of two equal logits ln 0.5 = -0.6931 in fp32; bf16 would give -0.6914."""
+    decoder = make_decoder(torch.zeros(2, 2, dtype=torch.bfloat16))
+    request = make_request([1], num_new=1)
+    decoder.waiting.append(request)
+    finish(decoder)
+    assert abs(request.logprobs[0] - math.log(0.5)) < 1e-6
+
+
+def test_logprobs_of_older_weights_are_kept_when_newer_ones_arrive() -> None:
+    """Row 56: 0.5 under the first weights, 0.9 under the second; the prefix is computed again, not scored again."""
+    decoder = make_decoder(torch.tensor([[-50.0, 0.0, 0.0]] * 3))
+    request = make_request([1], num_new=3, temperature=0.0)
+    decoder.waiting.append(request)
+    decoder.step()
+    sampled = len(request.logprobs)
+    decoder.model.table = torch.tensor([[-50.0, math.log(0.9), math.log(0.1)]] * 3)
+    decoder.restart(4)
+    finish(decoder)
+    assert request.logprobs[:sampled] == [request.logprobs[0]] * sampled
+    assert abs(request.logprobs[0] - math.log(0.5)) < 1e-6
+    assert abs(request.logprobs[-1] - math.log(0.9)) < 1e-6
+    assert request.token_versions == [0] * sampled + [4] * (3 - sampled)

@@ -151,6 +151,7 @@ def test_memory_and_rows_limit_how_many_sequences_run() -> None:
 
 
 def test_nothing_is_reused_after_clear() -> None:
+    """Row 59."""
     slots = make_slots()
     admit(slots, [1, 2, 3])
     slots.clear()

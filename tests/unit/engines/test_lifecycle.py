@@ -23,6 +23,7 @@ def test_nothing_is_answered_before_start_and_after_the_end() -> None:
 
 
 def test_weights_are_taken_only_while_paused_and_with_memory_for_them() -> None:
+    """EN-08."""
     lifecycle = started()
     with pytest.raises(EngineError, match=r"Call pause\(\) first"), lifecycle.update():
         pass
@@ -36,6 +37,7 @@ def test_weights_are_taken_only_while_paused_and_with_memory_for_them() -> None:
 
 
 def test_half_awake_engines_answer_nothing() -> None:
+    """EN-08."""
     lifecycle = started()
     lifecycle.memory = Memory.WEIGHTS
     with pytest.raises(EngineError, match=r"wake\(\['kv_cache'\]\)"):
@@ -54,6 +56,7 @@ def test_requests_may_arrive_during_an_update_but_nobody_resumes_into_it() -> No
 
 
 def test_a_failed_update_refuses_requests_until_one_succeeds() -> None:
+    """WS-08."""
     lifecycle = started(is_paused=True)
     with pytest.raises(ValueError, match="bad"), lifecycle.update():
         raise ValueError("bad")
@@ -72,6 +75,7 @@ def test_sleep_is_refused_while_sampling() -> None:
 
 
 def test_the_kv_cache_does_not_wake_before_the_weights_are_there() -> None:
+    """Row 58, EN-08: what was given back is pushed again first."""
     lifecycle = started(is_paused=True)
     lifecycle.memory = Memory.NONE
     lifecycle.fault = "weights were given back by sleep()"

@@ -25,6 +25,7 @@ def request(length: int, max_new_tokens: int = 32, **kwargs: object) -> Generati
 
 
 def test_a_prompt_of_60_in_64_leaves_4_tokens_and_longer_ones_are_refused() -> None:
+    """Row 54, EN-04: nothing is cut, and the request is named."""
     assert require_room(request(60), 64) == 4
     assert require_room(request(63), 64) == 1
     assert require_room(request(10), 64) == 32
@@ -39,6 +40,7 @@ def test_zero_new_tokens_are_refused() -> None:
 
 
 def test_a_seed_is_kept_and_drawn_ones_differ_by_request_and_engine_seed() -> None:
+    """Row 64: neither two requests nor two replicas share a stream."""
     assert request_seed(0, request(1, seed=5)) == 5
     drawn = {request_seed(e, request(1, request_id=i)) for e in (0, 1) for i in ("a/0", "a/1")}
     assert len(drawn) == 4

@@ -1,4 +1,5 @@
 import asyncio
+from dataclasses import replace
 
 import pytest
 from fakes import FakeEngine
@@ -43,6 +44,8 @@ def test_a_new_rollout_goes_to_the_engine_with_the_fewest_requests_in_flight() -
 
 
 def test_answers_belong_to_their_requests_whatever_the_order_of_completion() -> None:
+    """EN-01."""
+
     async def reversed_delays() -> list[Completion]:
         engines = [FakeEngine(delay_s=(8 - i) / 200) for i in range(8)]
         pool = EnginePool(engines, request_timeout_s=5)
@@ -88,6 +91,7 @@ def test_a_request_over_its_deadline_is_named_and_its_engine_unhealthy() -> None
 
 
 def test_a_prompt_without_room_blames_no_engine() -> None:
+    """EN-04: refused before any engine is asked."""
     engine = FakeEngine()
     pool = EnginePool([engine], request_timeout_s=5, max_model_len=4)
     with pytest.raises(EngineError, match="at most 3 tokens"):
@@ -124,3 +128,30 @@ def test_cancelling_a_request_blames_no_engine() -> None:
     pool = asyncio.run(cancel())
     assert pool.healthy == [0]
     assert pool.loads == [0]
+
+
+class Versioned(FakeEngine):
+    """Labels its tokens with the version that it serves."""
+
+    def __init__(self, version: int) -> None:
+        super().__init__()
+        self.version = version
+
+    async def generate(self, request: GenerationRequest) -> Completion:
+        answer = await super().generate(request)
+        return replace(answer, token_versions=[self.version] * len(answer.token_ids))
+
+
+def test_a_restarted_engine_gets_nothing_until_it_serves_the_current_version() -> None:
+    """Row 60, WS-05: it comes back with version 0 while the other one is at 7."""
+    dead, restarted = FakeEngine(error=ConnectionError("gone")), Versioned(0)
+    pool = EnginePool([dead, Versioned(7)], request_timeout_s=5)
+    play(pool, "a/0")
+    pool.replace(0, restarted)
+    answers = [play(pool, f"{i}/0", f"{i}/1") for i in range(4)]
+    restarted.version = 7
+    pool.mark_healthy(0)
+    answers.append(play(pool, *(f"late{i}/0" for i in range(8))))
+    assert {version for pair in answers for answer in pair for version in answer.token_versions} == {7}
+    assert restarted.request_ids, "it serves again"
+    assert all(name.startswith("late") for name in restarted.request_ids)

@@ -5,6 +5,7 @@ from skyrl_nat.rewards.rubric import Rubric, make_rubric
 
 
 def test_total_is_the_weighted_sum_over_the_sum_of_weights() -> None:
+    """Row 20: the total, which is what is logged and trained, holds the weights."""
     result = Rubric(weights={"a": 3.0, "b": 1.0}).score({"a": 0.5, "b": 1.0})
     assert result.total == pytest.approx((3 * 0.5 + 1) / 4)
     assert result.parts == {"a": 0.5, "b": 1.0}

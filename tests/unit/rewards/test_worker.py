@@ -58,6 +58,8 @@ def test_rewards_come_back_in_order() -> None:
 
 
 def test_validator_failure_is_an_outcome_and_never_a_reward() -> None:
+    """Row 19."""
+
     def fail(x: float) -> float:
         if x == 2:
             raise SandboxError("no namespaces")
@@ -82,6 +84,7 @@ def test_untrainable_rollouts_pass_through_untouched() -> None:
 
 
 def test_one_that_never_returns_costs_its_own_time_and_no_slot_sb_11() -> None:
+    """Row 73: the others are scored meanwhile, and so is the next group."""
     release = threading.Event()
 
     def sometimes_stuck(x: int) -> float:

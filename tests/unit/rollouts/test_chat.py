@@ -75,3 +75,20 @@ def _with_template(tokenizer, template: str | None):
     changed = copy.deepcopy(tokenizer)
     changed.chat_template = template
     return changed
+
+
+def test_a_tokenizer_that_adds_a_start_token_of_its_own_adds_none_here(tokenizer):
+    """Row 45: the template writes all start tokens; neither a prompt nor an observation gets a second one."""
+    import copy
+
+    from tokenizers.processors import TemplateProcessing
+
+    start = tokenizer.convert_tokens_to_ids("<|im_start|>")
+    adding = copy.deepcopy(tokenizer)
+    adding.backend_tokenizer.post_processor = TemplateProcessing(
+        single="<|im_start|> $A", special_tokens=[("<|im_start|>", start)]
+    )
+    assert adding("hello")["input_ids"][0] == start, "this tokenizer really adds one"
+    messages: list[Message] = [{"role": "user", "content": "hello"}]
+    assert ChatCodec(adding).prompt_tokens(messages) == ChatCodec(tokenizer).prompt_tokens(messages)
+    assert ChatCodec(adding).continuation_tokens(messages) == ChatCodec(tokenizer).continuation_tokens(messages)

@@ -240,3 +240,64 @@ def test_a_flat_group_is_replaced_before_its_turn_comes():
         return started
 
     assert asyncio.run(scenario()) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("staleness", [0, 2])
+def test_a_resumed_run_has_no_more_in_flight_than_a_new_one(staleness: int):
+    """Row 70: at stream position 7 and version 3, in flight and waiting together stay within (S + 1) P."""
+
+    async def scenario():
+        player = Player()
+        player.version = 3
+        limits = ProducerLimits(tasks_per_step=2, staleness=staleness, min_valid_rollouts=2, max_dropped_groups=3)
+        producer = GroupProducer(player, PromptStream(TASKS, seed=0, position=7), limits)
+        assert producer.next_position == 7
+        producer.start_at(3)
+        for step in range(3):
+            await asyncio.sleep(0.01)
+            assert player.started == list(range(7, 7 + 2 * (step + staleness + 1)))
+            assert [group.index for group in await producer.take()] == [7 + 2 * step, 8 + 2 * step]
+            player.version = 4 + step
+            producer.advance(4 + step)
+        await producer.close()
+
+    asyncio.run(scenario())
+
+
+def test_staleness_is_measured_when_a_group_is_taken():
+    """Row 63: played at version 0 and held while the engines went on to 5, its lag is 5 and not 0."""
+
+    async def scenario():
+        player = Player()
+        producer = make(player, staleness=4, max_dropped=20)
+        producer.start_at(0)
+        await asyncio.sleep(0.01)
+        player.version = 5
+        for version in range(1, 6):
+            producer.advance(version)
+        batch = await producer.take()
+        assert [group.oldest_version for group in batch] == [5, 5]
+        assert producer.counts.stale_groups == 10, "five batches were played before the first push"
+        await producer.close()
+
+    asyncio.run(scenario())
+
+
+def test_every_group_that_was_played_is_handed_over_or_counted():
+    """Row 55: groups in are groups out plus counted drops."""
+    player = Player(failing=frozenset({1, 4, 5}))
+    producer = make(player, staleness=1)
+
+    async def scenario() -> tuple[int, int]:
+        producer.start_at(0)
+        handed_over = dropped = 0
+        for step in range(4):
+            handed_over += len(await producer.take())
+            dropped += producer.counts.dropped_groups
+            player.version = step + 1
+            producer.advance(step + 1)
+        await producer.close()
+        return handed_over, dropped
+
+    assert asyncio.run(scenario()) == (8, 3)
+    assert producer.next_position == 8 + 3

@@ -350,3 +350,48 @@ def test_a_history_that_only_grows_stays_one_segment():
     _, rollout = play_rendered(FaithfulCodec())
     assert rollout.segment_starts == [0]
     assert rollout.token_ids == [101, 102, 7, 8, EOS, 301, 7, 8, EOS]
+
+
+class Ill(Engine):
+    """Answers after a moment, but request 5 with something else."""
+
+    answer = None
+
+    async def generate(self, request):
+        if request.request_id.startswith("train-9-5."):
+            if isinstance(self.answer, BaseException):
+                raise self.answer
+            return self.answer
+        await asyncio.sleep(0.05)
+        return completion([7, EOS])
+
+
+@pytest.mark.parametrize("answer", [None, asyncio.CancelledError()])
+def test_what_ends_a_step_leaves_no_sibling_running_and_is_not_swallowed(answer):
+    """EN-02: an answer that is none, or a cancelled call, is neither a rollout nor forgotten."""
+
+    async def scenario():
+        engine = Ill()
+        engine.answer = answer
+        config = RolloutConfig(max_total_tokens=64, max_new_tokens=8)
+        world, codec = World(turns=1), Codec()
+        runner = GroupRunner(
+            generate=engine.generate, environments=world, score=None, codec=codec, config=config, seed=0
+        )
+        with pytest.raises((ExceptionGroup, asyncio.CancelledError)):
+            await runner.play_group(TASK, 9, num_rollouts=16, temperature=1.0)
+        assert len(asyncio.all_tasks()) == 1
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(("length", "asked"), [(60, [4]), (64, []), (100, [])])
+def test_a_prompt_near_the_limit_is_never_cut(length: int, asked: list[int], monkeypatch: pytest.MonkeyPatch):
+    """EN-04: in 64 tokens a prompt of 60 leaves 4, one of 64 or 100 never reaches the engine and says so."""
+    monkeypatch.setattr(Codec, "prompt_tokens", lambda self, messages: [9] * length)
+    engine = Engine()
+    rollout = play(engine, World(turns=1), max_new_tokens=32).rollouts[0]
+    assert [request.sampling.max_new_tokens for request in engine.requests] == asked
+    assert [len(request.prompt_token_ids) for request in engine.requests] == [length] * len(asked)
+    assert (rollout.outcome is Outcome.FINISHED) == bool(asked)
+    assert asked or f"this one has {length} tokens" in rollout.reason

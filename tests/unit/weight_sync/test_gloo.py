@@ -116,6 +116,7 @@ def test_a_tensor_that_is_not_what_was_announced_is_never_sent(channel: Channel)
 
 
 def test_fewer_tensors_than_announced_are_an_error_on_both_sides(channel: Channel) -> None:
+    """Row 57, WS-02."""
     calls = [channel.receive(i, ignore) for i in (0, 1)]
     with pytest.raises(WeightSyncError, match="All 3 announced tensors must be sent, found 1"):
         channel.send({"a": WEIGHTS["a"]}).result(10)
@@ -127,6 +128,8 @@ def test_fewer_tensors_than_announced_are_an_error_on_both_sides(channel: Channe
 def test_a_receiver_that_fails_in_the_middle_frees_everybody_before_the_deadline(
     channel: Channel,
 ) -> None:
+    """WS-08."""
+
     def fail(name: str, tensor: Tensor) -> None:
         raise OSError("no space")
 

@@ -34,6 +34,7 @@ def test_every_tensor_once_with_its_shape_is_no_problem_in_any_order() -> None:
 
 
 def test_missing_unknown_misshapen_and_repeated_tensors_are_all_named() -> None:
+    """Row 57, WS-02: wrapper prefixes do not match, and nothing is skipped in silence."""
     found = problems(spec("a.weight", 3, 2), spec("a.weight", 2, 3), spec("_orig_mod.b.weight", 4))
     assert found == [
         "a.weight: shape (3, 2), not (2, 3)",

@@ -1,5 +1,6 @@
 """Refusals of models that would train with silently wrong numbers."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -34,3 +35,13 @@ def test_names_are_those_of_the_checkpoint_and_a_frozen_model_has_no_gradients(
     assert names[0] == "model.embed_tokens.weight"
     assert "lm_head.weight" not in names
     assert not any(p.requires_grad for p in module.parameters())
+
+
+def test_dropout_of_the_checkpoint_is_switched_off(tmp_path: Path) -> None:
+    """Row 66: a model that was pre-trained with dropout computes the same log-probs in every pass."""
+    folder = make_tiny_model(tmp_path / "m")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"attention_dropout": 0.5}))
+    model = load_causal_lm(folder, ModelConfig())
+    assert model.config.attention_dropout == 0.0
+    assert all(layer.self_attn.attention_dropout == 0.0 for layer in model.model.layers)

@@ -9,7 +9,7 @@ import torch
 from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.config.algorithm import AlgorithmConfig, OldLogprobs
 from skyrl_nat.errors import WorkerError
-from skyrl_nat.workers.objective import StepConstants, micro_batch_loss, named_metrics
+from skyrl_nat.workers.objective import PEAKS, SUMS, StepConstants, micro_batch_loss, named_metrics
 
 MASK = torch.tensor([False, True, True, False, True])
 
@@ -100,3 +100,75 @@ def test_extreme_log_ratios_are_reported_uncut_and_counted() -> None:
     metrics = evaluate(batch)
     assert metrics["loss/log_ratio_max"] == pytest.approx(30.0)
     assert metrics["loss/log_ratio_cut"] == 1.0
+
+
+@pytest.mark.parametrize(
+    ("settings", "sign", "losses"),
+    [
+        ({"clip_low": 0.05, "clip_high": 0.08}, 1.0, [-1.08, -math.exp(-0.1), 2 * math.exp(0.3)]),
+        ({"clip_low": 0.05, "clip_high": 0.08, "dual_clip": 1.2}, 1.0, [-1.08, -math.exp(-0.1), 2 * 1.2]),
+        ({"clip_low": 0.05, "clip_high": 0.2}, -1.0, [math.exp(0.1), 0.95, -2 * 1.2]),
+        ({"policy_loss": "kl_cov", "kl_cov_coefficient": 0.5}, 1.0, [0.05 - math.exp(0.1), -math.exp(-0.1), 2.69972]),
+    ],
+)
+def test_constants_of_the_config_reach_the_loss(settings: dict[str, float], sign: float, losses: list[float]) -> None:
+    """Rows 28 and 29: ratios exp(.1), exp(-.1), exp(.3); A = 1, 1, -2 or the opposite; bounds are not forgotten."""
+    batch = dataclasses.replace(make_batch(), selected=torch.arange(5) == 1)
+    batch.advantages = sign * batch.advantages
+    assert evaluate(batch, **settings)["loss/policy"] == pytest.approx(sum(losses) / 3, rel=1e-5)
+
+
+@pytest.mark.parametrize(("sign", "tau"), [(1.0, 2.0), (-1.0, 3.0)])
+def test_temperatures_of_the_config_reach_the_gate(sign: float, tau: float) -> None:
+    batch = make_batch()
+    batch.advantages = torch.tensor([0.0, 1.0, 1.0, 0.0, 1.0]) * sign
+    found = evaluate(batch, policy_loss="sapo", tau_positive=2.0, tau_negative=3.0)["loss/policy"]
+    gates = [4 / tau / (1 + math.exp(-tau * (math.exp(x) - 1))) for x in (0.1, -0.1, 0.3)]
+    assert found == pytest.approx(-sign * sum(gates) / 3, rel=1e-5)
+
+
+def test_kto_reads_the_reference_its_scale_and_the_baseline_of_the_step() -> None:
+    """Sequences with log-ratios 0.2 (good) and 0 (bad, weight 2), scale 0.5, baseline 0.05."""
+    config = AlgorithmConfig(policy_loss="kto", reduction="sequence_mean", kto_beta=0.5)  # type: ignore[arg-type]
+    constants = StepConstants(denominator=3.0, kto_baseline=0.05)
+    logprobs = torch.tensor([0.0, -1.0, -2.0, 0.0, -3.0])
+    loss = micro_batch_loss(logprobs, torch.zeros(5), make_batch(), config, constants)
+    good = 1 / (1 + math.exp(0.5 * (0.2 - 0.05)))
+    bad = 1 / (1 + math.exp(-0.5 * (0.0 - 0.05)))
+    assert loss.numerator.item() == pytest.approx(2 * good + 2 * bad, rel=1e-5)
+
+
+def test_kl_of_an_older_policys_tokens_is_weighted_with_the_ratio() -> None:
+    """Row 26: d = 0.2 at the first token, whose ratio is exp(.1)."""
+    settings = {"kl_coefficient": 0.5, "kl_importance_weighted": True}
+    assert evaluate(make_batch(), **settings)["loss/kl"] == pytest.approx(math.exp(0.1) * 0.02 / 3, rel=1e-5)
+
+
+def test_kl_in_the_reward_is_not_in_the_loss_once_more() -> None:
+    """Rows 4 and 25."""
+    metrics = evaluate(make_batch(), kl_coefficient=0.5, kl_estimator="k1", kl_in_reward=True)
+    assert metrics["loss/total"] == metrics["loss/policy"]
+    assert metrics["loss/token_kl"] == pytest.approx(0.2 / 3, rel=1e-5)
+
+
+def test_entropy_lowers_the_loss() -> None:
+    """Row 4: entropies 1, 2, 3 with coefficient 0.1."""
+    metrics = evaluate(make_batch(), entropy_coefficient=0.1)
+    assert metrics["loss/total"] == pytest.approx(metrics["loss/policy"] - 0.1 * 2.0, rel=1e-5)
+
+
+def test_a_left_out_sequence_stays_in_the_denominator_and_is_counted() -> None:
+    """Row 31: trainer / rollout is exp(-.1), exp(.1), exp(-.3); below 0.75 only the last one."""
+    metrics = evaluate(make_batch(), outlier_ratio=0.75)
+    assert metrics["loss/policy"] == pytest.approx((-math.exp(0.1) - math.exp(-0.1)) / 3, rel=1e-5)
+    assert metrics["loss/correction_masked_fraction"] == pytest.approx(1 / 3)
+    assert metrics["loss/effective_sample_fraction"] == pytest.approx(2**2 / (2 * 3))
+
+
+def test_metrics_of_unequal_ranks_are_weighted_by_their_tokens() -> None:
+    """Row 5: 0 of 1 token clipped on one rank, 3 of 3 on the other give 0.75, not 0.5."""
+    by_rank = torch.zeros(2, len(SUMS), dtype=torch.float64)
+    by_rank[:, SUMS.index("tokens")] = torch.tensor([1.0, 3.0], dtype=torch.float64)
+    by_rank[1, SUMS.index("clipped")] = 3.0
+    metrics = named_metrics(by_rank.sum(0), torch.zeros(len(PEAKS)), denominator=2.0)
+    assert metrics["loss/clip_fraction"] == 0.75

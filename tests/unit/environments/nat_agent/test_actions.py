@@ -118,3 +118,10 @@ def test_long_hostile_text_is_parsed_in_linear_time() -> None:
     ):
         parse_actions(piece * 5_000)
     assert time.monotonic() - started < 5.0
+
+
+@pytest.mark.parametrize("thought", ["<think>steps</think>", "steps</think>", "<think>steps", ""])
+def test_a_thought_with_both_tags_or_one_or_none_changes_no_action(thought: str) -> None:
+    """MT-05: the generation prompt may have opened the thought already, or nobody closed it."""
+    answer = "\n<function=create><parameter=path>a.py</parameter><parameter=file_text>x</parameter></function>"
+    assert parse_actions(thought + answer) == [create("a.py", "x")]

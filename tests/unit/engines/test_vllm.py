@@ -1,0 +1,192 @@
+"""What the vLLM engine asks of vLLM and makes of its answers; vLLM itself is a fake here."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+from safetensors.torch import load_file
+from tiny_model import make_tiny_model
+
+from skyrl_nat.config.rollout import EngineConfig
+from skyrl_nat.engines.vllm import VllmEngine
+from skyrl_nat.errors import EngineError, WeightSyncError
+from skyrl_nat.types import Completion, FinishReason, GenerationRequest, SamplingParams
+from skyrl_nat.weight_sync.manifest import spec_of
+
+Logprobs = list[dict[int, float]]
+
+
+class FakeLlm:
+    """Remembers calls; answers in parts of `(token ids, log-probs by id, finish reason)`."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.parts: list[tuple[list[int], Logprobs, str | None]] = [([5], [{5: -1.0}], "stop")]
+        self.can_reset = True
+
+    async def generate(self, prompt: Any, sampling: Any, *, request_id: str) -> AsyncIterator[SimpleNamespace]:
+        self.calls.append("generate")
+        for token_ids, logprobs, reason in self.parts:
+            entries = [{token: SimpleNamespace(logprob=value) for token, value in row.items()} for row in logprobs]
+            yield SimpleNamespace(
+                outputs=[SimpleNamespace(token_ids=token_ids, logprobs=entries, finish_reason=reason)]
+            )
+
+    async def pause_generation(self, *, mode: str, clear_cache: bool) -> None:
+        self.calls.append("pause and clear" if clear_cache else "pause")
+
+    async def resume_generation(self) -> None:
+        self.calls.append("resume")
+
+    async def collective_rpc(self, name: str, args: tuple[Any, ...]) -> None:
+        self.calls.append("load")
+
+    async def reset_prefix_cache(self, *, reset_running_requests: bool) -> bool:
+        self.calls.append("reset")
+        return self.can_reset
+
+    async def sleep(self, *, level: int, mode: str) -> None:
+        self.calls.append(f"sleep {level}")
+
+    async def wake_up(self, *, tags: list[str]) -> None:
+        self.calls.append(f"wake {tags[0]}")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_tiny_model(tmp_path_factory.mktemp("model"))
+
+
+@pytest.fixture
+def llm(monkeypatch: pytest.MonkeyPatch) -> FakeLlm:
+    top, parameters = ModuleType("vllm"), ModuleType("vllm.sampling_params")
+    top.SamplingParams = top.TokensPrompt = SimpleNamespace  # type: ignore[attr-defined]
+    parameters.RequestOutputKind = SimpleNamespace(DELTA=0)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "vllm", top)
+    monkeypatch.setitem(sys.modules, "vllm.sampling_params", parameters)
+    return FakeLlm()
+
+
+def engine_on(folder: Path, llm: FakeLlm, *, device: str = "cpu", **config: Any) -> VllmEngine:
+    engine = VllmEngine(str(folder), EngineConfig(**config), max_model_len=64, device=device, seed=0, num_threads=1)
+    engine._llm = llm
+    engine._lifecycle.is_started = True
+    return engine
+
+
+async def ask(engine: VllmEngine) -> Completion:
+    sampling = SamplingParams(max_new_tokens=4)
+    return await engine.generate(GenerationRequest(request_id="r", prompt_token_ids=[1], sampling=sampling))
+
+
+async def push(engine: VllmEngine, version: int = 7) -> None:
+    weights = load_file(engine.folder / "model.safetensors")
+    await engine.update_weights([spec_of(name, tensor) for name, tensor in weights.items()], version, weights)
+
+
+def test_logprobs_are_those_of_the_distribution_that_was_sampled_and_no_default_cuts_it(
+    folder: Path, llm: FakeLlm
+) -> None:
+    """Rows 33 and 35: after the temperature; a model's own top_p or top_k is not taken over."""
+    arguments = engine_on(folder, llm)._engine_arguments()
+    assert arguments["logprobs_mode"] == "processed_logprobs"
+    assert arguments["generation_config"] == "vllm"
+
+
+def test_the_logprob_of_the_sampled_token_is_taken_whatever_else_is_listed(folder: Path, llm: FakeLlm) -> None:
+    """Row 36: the sampled token is the second entry, then the first."""
+    llm.parts = [([9], [{4: -0.1, 9: -2.5}], None), ([4, 3], [{4: -0.2, 9: -9.0}, {3: -0.3}], "length")]
+    answer = asyncio.run(ask(engine_on(folder, llm)))
+    assert (answer.token_ids, answer.logprobs) == ([9, 4, 3], [-2.5, -0.2, -0.3])
+    assert answer.finish_reason is FinishReason.LENGTH
+
+
+@pytest.mark.parametrize("reason", ["abort", "error", "something new", None])
+def test_only_known_reasons_count_as_finished(folder: Path, llm: FakeLlm, reason: str | None) -> None:
+    """EN-05: an aborted answer, or one with an unknown reason, is not finished."""
+    llm.parts = [([9], [{9: -2.5}], reason)]
+    assert asyncio.run(ask(engine_on(folder, llm))).finish_reason is FinishReason.ABORT
+
+
+@pytest.mark.parametrize("logprobs", [[], [{9: -1.0}]])
+def test_tokens_without_logprobs_are_refused(folder: Path, llm: FakeLlm, logprobs: Logprobs) -> None:
+    """EN-07: none at all, or one for two tokens."""
+    llm.parts = [([9, 8], logprobs, "stop")]
+    with pytest.raises(EngineError, match="request r"):
+        asyncio.run(ask(engine_on(folder, llm)))
+
+
+def test_the_prefix_cache_is_dropped_after_the_last_tensor_and_before_the_engine_goes_on(
+    folder: Path, llm: FakeLlm
+) -> None:
+    """Row 59, WS-04: pause, load, reset, resume; later tokens carry the new version."""
+
+    async def update() -> Completion:
+        engine = engine_on(folder, llm)
+        await engine.pause()
+        await push(engine)
+        await engine.resume()
+        return await ask(engine)
+
+    assert asyncio.run(update()).token_versions == [7]
+    assert llm.calls == ["pause and clear", "load", "reset", "resume", "generate"]
+
+
+@pytest.mark.parametrize("has_cache", [True, False])
+def test_a_prefix_cache_that_stays_is_a_failed_push_unless_there_is_none(
+    folder: Path, llm: FakeLlm, has_cache: bool
+) -> None:
+    """WS-04: "not supported" is no success; the old version stays in force and nothing is served."""
+    llm.can_reset = False
+    engine = engine_on(folder, llm, prefix_caching=has_cache)
+
+    async def update() -> None:
+        await engine.pause()
+        await push(engine)
+        await engine.resume()
+
+    if not has_cache:
+        asyncio.run(update())
+        return
+    with pytest.raises(WeightSyncError, match="must drop its prefix cache"):
+        asyncio.run(update())
+    assert asyncio.run(engine.policy_version()) == 0
+    with pytest.raises(EngineError, match="Push weights with success"):
+        asyncio.run(ask(engine))
+
+
+def test_an_engine_that_slept_serves_nothing_before_its_weights_were_pushed(folder: Path, llm: FakeLlm) -> None:
+    """Row 58, EN-08: asleep, half awake and awake without weights it refuses; the right order serves."""
+    engine = engine_on(folder, llm, device="cuda")
+
+    async def scenario() -> Completion:
+        await engine.pause()
+        await engine.sleep()
+        with pytest.raises(EngineError, match=r"Call wake\(\['weights'\]\) first"):
+            await push(engine)
+        with pytest.raises(EngineError, match="weights were given back"):
+            await ask(engine)
+        await engine.wake(["weights"])
+        with pytest.raises(EngineError, match="Push weights first"):
+            await engine.wake(["kv_cache"])
+        await push(engine)
+        with pytest.raises(EngineError, match=r"wake\(\['kv_cache'\]\)"):
+            await ask(engine)
+        await engine.wake(["kv_cache"])
+        await engine.resume()
+        return await ask(engine)
+
+    assert asyncio.run(scenario()).token_versions == [7]
+    assert [call for call in llm.calls if "pause" not in call] == [
+        "sleep 2",
+        "wake weights",
+        "load",
+        "reset",
+        "wake kv_cache",
+        "resume",
+        "generate",
+    ]
