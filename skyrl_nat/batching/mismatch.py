@@ -12,9 +12,10 @@ from skyrl_nat.types import TrainingSample
 
 
 def mismatched_samples(samples: Sequence[TrainingSample]) -> list[TrainingSample]:
-    """Return every prompt of the batch with the answer to the prompt before it, the first one's with the last one's.
+    """Return every prompt of the batch with an answer to another prompt: one of the group before, in a circle.
 
-    A prompt is what comes before a sample's first loss token.
+    A prompt is what comes before a sample's first loss token. An answer is cut where the pair would be longer than
+    the longest sample. A batch of one group has no other prompt and gives no pairs.
 
     Args:
         samples: Of one optimizer step.
@@ -22,21 +23,32 @@ def mismatched_samples(samples: Sequence[TrainingSample]) -> list[TrainingSample
     Reference:
         KTO, arXiv:2402.01306, section 4.1 (estimate of the reference point).
     """
-    pairs: list[TrainingSample] = []
-    for index, sample in enumerate(samples):
-        other = samples[index - 1]
-        start, other_start = sample.loss_mask.index(True), other.loss_mask.index(True)
-        pairs.append(
-            replace(
-                other,
-                sample_id=f"{sample.sample_id}|{other.sample_id}",
-                token_ids=sample.token_ids[:start] + other.token_ids[other_start:],
-                loss_mask=[False] * start + other.loss_mask[other_start:],
-                rollout_logprobs=[0.0] * start + other.rollout_logprobs[other_start:],
-                advantages=[0.0] * start + other.advantages[other_start:],
-            )
-        )
-    return pairs
+    groups: dict[str, list[TrainingSample]] = {}
+    for sample in samples:
+        groups.setdefault(sample.group_id, []).append(sample)
+    members = list(groups.values())
+    if len(members) < 2:
+        return []
+    longest = max(sample.num_tokens for sample in samples)
+    return [
+        _pair(sample, members[place - 1][number % len(members[place - 1])], longest)
+        for place, group in enumerate(members)
+        for number, sample in enumerate(group)
+    ]
+
+
+def _pair(sample: TrainingSample, other: TrainingSample, longest: int) -> TrainingSample:
+    """Return the prompt of one sample with the answer of another one."""
+    start, other_start = sample.loss_mask.index(True), other.loss_mask.index(True)
+    answer = slice(other_start, other_start + longest - start)
+    return replace(
+        other,
+        sample_id=f"{sample.sample_id}|{other.sample_id}",
+        token_ids=sample.token_ids[:start] + other.token_ids[answer],
+        loss_mask=[False] * start + other.loss_mask[answer],
+        rollout_logprobs=[0.0] * start + other.rollout_logprobs[answer],
+        advantages=[0.0] * start + other.advantages[answer],
+    )
 
 
 def kto_baseline(micro_batches: Sequence[MicroBatch]) -> float:

@@ -147,6 +147,14 @@ class RunConfig:
             str(algorithm.old_logprobs),
             "The second update moves the current log-probs, not the old ones: add algorithm.old_logprobs=recompute.",
         )
+        has_ratio = trainer.updates_per_batch > 1 or algorithm.old_logprobs is OldLogprobs.rollout
+        require(
+            algorithm.policy_loss is not PolicyLoss.kl_cov or has_ratio,
+            "trainer.updates_per_batch",
+            "be > 1, or algorithm.old_logprobs be rollout, with algorithm.policy_loss=kl_cov",
+            trainer.updates_per_batch,
+            "Its penalty has no gradient where the policy has not moved: add trainer.updates_per_batch=2.",
+        )
         require(
             algorithm.overlong_buffer < self.rollout.max_total_tokens,
             "algorithm.overlong_buffer",

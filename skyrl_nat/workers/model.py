@@ -22,7 +22,8 @@ from skyrl_nat.workers.logprobs import token_logprobs
 PREFIX = "causal_lm."
 """What `PackedCausalLM` puts before the names of a Hugging Face checkpoint."""
 _LOGIT_CHANGES = ("final_logit_softcapping", "logit_scale", "logits_scaling")
-_DROPOUTS = ("attention_dropout", "hidden_dropout", "resid_pdrop", "embd_pdrop", "attn_pdrop")
+_DROPOUT_NAMES = ("dropout", "pdrop", "dropout_prob", "dropout_rate")
+"""How the names of dropout shares end in model configs."""
 
 
 class PackedCausalLM(nn.Module):
@@ -111,8 +112,8 @@ def load_causal_lm(path: Path, config: ModelConfig) -> PreTrainedModel:
     hf_config = AutoConfig.from_pretrained(path, trust_remote_code=config.trust_remote_code)
     attention.check_supported(hf_config)
     _check_head(hf_config)
-    for name in _DROPOUTS:
-        if getattr(hf_config, name, None):
+    for name, value in vars(hf_config).items():
+        if name.endswith(_DROPOUT_NAMES) and value:
             setattr(hf_config, name, 0.0)
     model = AutoModelForCausalLM.from_pretrained(
         path,

@@ -51,6 +51,10 @@ def test_one_key_sets_the_precision_of_both_heads():
         (["algorithm=maxrl", "algorithm.overlong_buffer=10"], "algorithm.overlong_buffer must be 0 with"),
         (["algorithm.overlong_buffer=100000"], "algorithm.overlong_buffer must be < rollout.max_total_tokens"),
         (["algorithm.correction=icepop", "algorithm.old_logprobs=rollout"], "algorithm.correction must be none with"),
+        (
+            ["algorithm.policy_loss=kl_cov"],
+            "trainer.updates_per_batch must be > 1, or algorithm.old_logprobs be rollout",
+        ),
         (["algorithm.correction_high=0.3"], "algorithm.correction_high must be >= 1 and >="),
         (["alarms.logprob_diff_stop=0.01"], "alarms.logprob_diff_stop must be >= alarms.logprob_diff_warn"),
     ],

@@ -1,9 +1,12 @@
 """Refusals of models that would train with silently wrong numbers."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import torch
+from policy_ranks import make_grid, make_samples
 from tiny_model import make_tiny_model
 from transformers import CohereConfig, CohereForCausalLM
 
@@ -45,3 +48,25 @@ def test_dropout_of_the_checkpoint_is_switched_off(tmp_path: Path) -> None:
     model = load_causal_lm(folder, ModelConfig())
     assert model.config.attention_dropout == 0.0
     assert all(layer.self_attn.attention_dropout == 0.0 for layer in model.model.layers)
+
+
+def test_dropout_is_off_by_whatever_name_a_model_calls_it(tmp_path: Path) -> None:
+    """Row 66: Starcoder2 has a residual and an embedding dropout of its own; two passes give equal bits."""
+    from transformers import Starcoder2Config, Starcoder2ForCausalLM
+
+    config = Starcoder2Config(
+        vocab_size=32,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=1,
+        residual_dropout=0.3,
+        embedding_dropout=0.3,
+        sliding_window=None,
+    )
+    Starcoder2ForCausalLM(config).save_pretrained(tmp_path)
+    model = build_packed_model(tmp_path, ModelConfig(), temperature=1.0, is_trainable=True)
+    (row,), _ = make_grid([replace(make_samples()[0], token_ids=[token % 32 for token in make_samples()[0].token_ids])])
+    first, second = (model.score(row[0])[0] for _ in range(2))
+    assert torch.equal(first, second)
