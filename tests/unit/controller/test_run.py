@@ -1,14 +1,18 @@
 """The order in which a run asks things of its engines, judged by the engines' own life cycle."""
 
 import asyncio
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from fakes import LocalCalls
 
+from skyrl_nat.checkpoint.manager import CheckpointManager
 from skyrl_nat.config.cluster import ClusterConfig, Device, Placement, WeightSyncConfig
 from skyrl_nat.config.run import RunConfig
 from skyrl_nat.controller.run import Run
+from skyrl_nat.controller.update import Coefficients
 from skyrl_nat.engines.lifecycle import Lifecycle, Memory
 
 
@@ -90,3 +94,38 @@ def test_a_step_gives_memory_back_only_where_it_is_shared(placement: Placement, 
 
     asyncio.run(step())
     assert engine.calls == expected
+
+
+class Saver:
+    """A policy rank whose weights are one file."""
+
+    def save(self, folder: str) -> None:
+        Path(folder).mkdir(parents=True)
+        Path(folder, "weights").write_text("w")
+
+    def load(self, folder: str) -> None:
+        assert Path(folder, "weights").read_text() == "w"
+
+
+def test_coefficients_come_back_with_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A KL coefficient that has moved to 0.07 goes on from there, not from the config's."""
+    monkeypatch.setattr(Run, "_make_producer", lambda run: SimpleNamespace(next_position=run.stream.position))
+
+    def bare_run() -> Run:
+        run = object.__new__(Run)
+        run.config = SimpleNamespace(seed=1)  # type: ignore[assignment]
+        run.checkpoints = CheckpointManager(tmp_path, keep_last=0)
+        run.policy = LocalCalls([Saver()])  # type: ignore[assignment]
+        run.console = SimpleNamespace(status=lambda text: None)  # type: ignore[assignment]
+        run.stream = SimpleNamespace(position=9)  # type: ignore[assignment]
+        run.step, run.coefficients, run.producer = 0, Coefficients(0.1, 0.0), run._make_producer()
+        return run
+
+    before = bare_run()
+    before.step, before.coefficients = 3, Coefficients(0.07, 0.002)
+    saved = asyncio.run(before.save_checkpoint())
+    after = bare_run()
+    after.stream.position = 0
+    asyncio.run(after.load_checkpoint(saved))
+    assert (after.step, after.stream.position) == (3, 9)
+    assert after.coefficients == Coefficients(0.07, 0.002)
