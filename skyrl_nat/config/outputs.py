@@ -50,7 +50,7 @@ class AlarmsConfig:
     first_policy_kl: float = 1e-9
     """KL between the policy and its recomputed log-probs before the first update, in nats per token; a warning."""
     logprob_diff_warn: float = 0.02
-    """Mean |rollout - trainer log-prob| of a step's tokens."""
+    """Mean |rollout - trainer log-prob| at the first update of a batch whose tokens are all of the current version."""
     logprob_diff_stop: float = 0.2
     """The same; above it the run stops."""
     no_signal_share: float = 0.9

@@ -106,7 +106,9 @@ async def update_policy(run: Trained, groups: Sequence[RolloutGroup]) -> dict[st
     metrics["batch/num_sampled_tokens"] = float(sum(_num_to_train(group, algorithm) for group in used))
     metrics["batch/num_trained_tokens"] = float(sum(result["loss/num_tokens"] for result in results))
     metrics["batch/num_micro_batches"] = float(sum(len(grid[0]) for grid in grids))
+    # Of the first update, before the batch has moved the policy.
     metrics["batch/first_policy_kl"] = results[0]["loss/log_ratio_mean"] if results else 0.0
+    metrics["batch/first_logprob_diff"] = results[0]["loss/rollout_logprob_diff"] if results else 0.0
     metrics["loss/kl_coefficient"] = run.coefficients.kl
     metrics["loss/entropy_coefficient"] = run.coefficients.entropy
     if results:

@@ -47,9 +47,11 @@ def _first_ratio(metrics: Mapping[str, float], config: RunConfig) -> Alarm | Non
 
 
 def _rollout_difference(metrics: Mapping[str, float], config: RunConfig) -> Alarm | None:
-    value = metrics.get("loss/rollout_logprob_diff", 0.0)
+    value = metrics.get("batch/first_logprob_diff", 0.0)
     alarms = config.alarms
-    if config.environment.recorded_files or not value > alarms.logprob_diff_warn:
+    # Tokens of an older version differ for a good reason.
+    is_comparable = not config.environment.recorded_files and metrics.get("rollout/staleness/max", 0.0) <= 0
+    if not is_comparable or not value > alarms.logprob_diff_warn:
         return None
     return Alarm(
         f"Engine and trainer must agree on log-probs (mean difference <= {alarms.logprob_diff_warn:g}, stop above "

@@ -53,6 +53,7 @@ class Ranks:
             "loss/log_ratio_mean": 0.0,
             "loss/token_kl": 5.0,
             "loss/num_tokens": 0.0,
+            "loss/rollout_logprob_diff": 0.0,
         }
         return [metrics for _ in arguments]
 
@@ -185,7 +186,13 @@ class Counting(Ranks):
         number = len(self.of("train"))
         if method == "train":
             answers = [
-                answer | {"loss/log_ratio_mean": number, "loss/num_tokens": 100.0 * number} for answer in answers
+                answer
+                | {
+                    "loss/log_ratio_mean": number,
+                    "loss/num_tokens": 100.0 * number,
+                    "loss/rollout_logprob_diff": 0.1 * number,
+                }
+                for answer in answers
             ]
         return answers
 
@@ -198,6 +205,7 @@ def test_the_ratio_of_the_first_update_is_watched_and_tokens_of_all_updates_are_
     run = FakeRun(config, Counting(1))
     metrics = asyncio.run(update_policy(run, [group(0, [1.0, 0.0]), group(1, [1.0, 0.0])]))
     assert metrics["batch/first_policy_kl"] == 1
+    assert metrics["batch/first_logprob_diff"] == 0.1
     assert metrics["batch/num_trained_tokens"] == 300
 
 

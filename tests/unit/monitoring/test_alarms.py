@@ -7,7 +7,7 @@ from skyrl_nat.monitoring.alarms import check_alarms
 
 GOOD = {
     "batch/first_policy_kl": 0.0,
-    "loss/rollout_logprob_diff": 0.001,
+    "batch/first_logprob_diff": 0.001,
     "rollout/staleness/max": 0.0,
     "batch/num_sampled_tokens": 100.0,
     "batch/num_trained_tokens": 100.0,
@@ -19,8 +19,8 @@ GOOD = {
     ("change", "overrides", "text", "is_fatal"),
     [
         ({"batch/first_policy_kl": -1e-8}, ["algorithm.old_logprobs=recompute"], "1e-08", False),
-        ({"loss/rollout_logprob_diff": 0.021}, [], "must agree on log-probs", False),
-        ({"loss/rollout_logprob_diff": 0.21}, [], "must agree on log-probs", True),
+        ({"batch/first_logprob_diff": 0.021}, [], "must agree on log-probs", False),
+        ({"batch/first_logprob_diff": 0.21}, [], "must agree on log-probs", True),
         ({"rollout/staleness/max": 1.0}, [], "older than trainer.staleness (0 versions), found 1", True),
         ({"rollout/staleness/max": 3.0}, ["trainer.staleness=2"], "(2 versions), found 3", True),
         ({"batch/num_trained_tokens": 99.0}, [], "100 were sampled, 99 trained", True),
@@ -41,8 +41,13 @@ def test_a_good_step_is_silent() -> None:
     assert check_alarms(GOOD | {"rollout/staleness/max": 2.0}, load_config(["trainer.staleness=2"])) == []
 
 
+def test_tokens_of_an_older_version_may_differ():
+    old = GOOD | {"batch/first_logprob_diff": 0.5, "rollout/staleness/max": 1.0}
+    assert check_alarms(old, load_config(["trainer.staleness=1"])) == []
+
+
 def test_thresholds_come_from_the_config() -> None:
-    loud = GOOD | {"loss/rollout_logprob_diff": 0.1}
+    loud = GOOD | {"batch/first_logprob_diff": 0.1}
     assert check_alarms(loud, load_config(["alarms.logprob_diff_warn=0.15"])) == []
     (alarm,) = check_alarms(loud, load_config(["alarms.logprob_diff_stop=0.05"]))
     assert alarm.is_fatal
