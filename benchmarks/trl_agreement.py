@@ -108,7 +108,10 @@ CASES: dict[str, Case] = {
         num_micro_batches=2,
         note="TRL's epsilon_high is the largest ratio, 1 + clip_high, and there is no smallest: ratios stay above 0.01",
     ),
-    "sapo": Case(preset="sapo", trl={"loss_type": "sapo"}, num_micro_batches=2, **NO_CLIP),
+    # TRL rounds temperatures to fp32; 1.25 stays what it is.
+    "sapo": Case(
+        preset="sapo", ours={"tau_negative": 1.25}, trl={"loss_type": "sapo", "sapo_temperature_neg": 1.25}, **NO_CLIP
+    ),
     "grpo, dual clip": Case(preset="grpo", ours={"dual_clip": 1.5}, trl={**TOKEN_MEAN, "delta": 1.5}, note=DELTA),
     "grpo, k3": Case(preset="grpo", ours=K3, trl={**BETA, "use_bias_correction_kl": False}),
     "grpo, k3 importance weighted": Case(
