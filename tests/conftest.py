@@ -3,6 +3,7 @@
 import os
 
 import pytest
+import torch
 
 
 @pytest.hookimpl(hookwrapper=True)
@@ -12,3 +13,12 @@ def pytest_runtest_makereport(item, call):
     if report.skipped and os.environ.get("CI") == "true":
         report.outcome = "failed"
         report.longrepr = f"CI must run every test, this one was skipped: {report.longrepr}"
+
+
+@pytest.fixture(scope="module")
+def one_thread():
+    """Tensors are tiny: more threads only wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)

@@ -192,5 +192,3 @@ ADVANTAGES: dict[str, Callable[[Tensor], Tensor]] = {
     "reinforce": raw_rewards,
 }
 """Advantage functions by config name (`algorithm.advantage`)."""
-GROUP_RELATIVE = frozenset({"grpo", "dr_grpo", "rloo", "maxrl"})
-"""Those that need two rollouts of a task."""

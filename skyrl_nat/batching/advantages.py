@@ -5,7 +5,7 @@ from itertools import accumulate
 import torch
 from torch import Tensor
 
-from skyrl_nat.algorithms.advantages import ADVANTAGES, GROUP_RELATIVE, has_zero_spread, overlong_penalty, reward_to_go
+from skyrl_nat.algorithms.advantages import ADVANTAGES, has_zero_spread, overlong_penalty, reward_to_go
 from skyrl_nat.config.algorithm import Advantage, AlgorithmConfig, PolicyLoss
 from skyrl_nat.types import Rollout, RolloutGroup
 
@@ -39,7 +39,7 @@ def has_signal(group: RolloutGroup, config: AlgorithmConfig) -> bool:
     Penalties on length are not looked at: a filter must not depend on how rewards are shaped. Advantages that
     are centred over the batch, or hold a KL term, always have something to say.
     """
-    if config.advantage not in GROUP_RELATIVE or config.is_offline or config.kl_in_reward:
+    if not config.is_group_relative or config.kl_in_reward:
         return True
     return not has_zero_spread(_totals(group.valid_rollouts))
 

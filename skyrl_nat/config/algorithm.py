@@ -297,6 +297,11 @@ class AlgorithmConfig:
         return self.old_logprobs is OldLogprobs.recompute
 
     @property
+    def is_group_relative(self) -> bool:
+        """True where an advantage says how much better a rollout is than the others of its group."""
+        return self.advantage is not Advantage.reinforce and not self.is_offline
+
+    @property
     def is_offline(self) -> bool:
         """True where the loss learns from recorded rollouts, not from its own."""
         return self.policy_loss in (PolicyLoss.cross_entropy, PolicyLoss.kto)

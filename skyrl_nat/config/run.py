@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from skyrl_nat.config.algorithm import Advantage, AlgorithmConfig, OldLogprobs, PolicyLoss
+from skyrl_nat.config.algorithm import AlgorithmConfig, OldLogprobs, PolicyLoss
 from skyrl_nat.config.checks import require, require_finite, require_not_negative, require_positive
 from skyrl_nat.config.cluster import ClusterConfig, Device, Placement, Transport, WeightSyncConfig
 from skyrl_nat.config.environment import EnvironmentConfig
@@ -124,9 +124,8 @@ class RunConfig:
 
     def _check_algorithm(self) -> None:
         trainer, algorithm = self.trainer, self.algorithm
-        is_group_relative = algorithm.advantage is not Advantage.reinforce and not algorithm.is_offline
         require(
-            not is_group_relative or trainer.rollouts_per_task >= 2,
+            not algorithm.is_group_relative or trainer.rollouts_per_task >= 2,
             "trainer.rollouts_per_task",
             f"be >= 2 with algorithm.advantage={algorithm.advantage}",
             trainer.rollouts_per_task,
@@ -138,6 +137,14 @@ class RunConfig:
             f"name rollouts of earlier runs with algorithm.policy_loss={algorithm.policy_loss}",
             self.environment.recorded_files,
             "Add environment.recorded_files=[runs/NAME/rollouts/train_000001.jsonl], more files after commas.",
+        )
+        is_played = algorithm.is_offline or not self.environment.recorded_files
+        require(
+            is_played or algorithm.old_logprobs is OldLogprobs.rollout,
+            "algorithm.old_logprobs",
+            f"be rollout with environment.recorded_files and algorithm.policy_loss={algorithm.policy_loss}",
+            str(algorithm.old_logprobs),
+            "Another policy sampled them, only its own log-probs correct for that: add algorithm.old_logprobs=rollout.",
         )
         reads_ratio = algorithm.policy_loss not in (PolicyLoss.reinforce, PolicyLoss.cross_entropy, PolicyLoss.kto)
         require(

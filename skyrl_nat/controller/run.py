@@ -149,7 +149,7 @@ class Run:
         alarms = check_alarms(everything, self.config)
         self.tracker.log(self.step, everything | {"alarm/count": float(len(alarms))})
         for alarm in alarms:
-            self.console.status(f"ALARM at step {self.step}: {alarm.text}")
+            self.console.warn(f"ALARM at step {self.step}: {alarm.text}")
         fatal = [alarm.text for alarm in alarms if alarm.is_fatal]
         if fatal:
             raise StoppedError(" ".join(fatal))

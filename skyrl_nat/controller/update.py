@@ -87,7 +87,8 @@ async def update_policy(run: Trained, groups: Sequence[RolloutGroup]) -> dict[st
         used = replace_flat_groups(groups, algorithm, seed=config.seed + run.step)
     samples = samples_of(used, config)
     parts = split_updates(samples, config.trainer.updates_per_batch)
-    grids = [_pack(part, config) for part in parts]
+    reductions = [_reduce(part, config) for part in parts]
+    grids = [_pack(part, weights, config) for part, (weights, _) in zip(parts, reductions, strict=True)]
     for grid in grids:
         if algorithm.needs_old_logprobs:
             await _attach(run.policy, grid, "old_logprobs")
@@ -98,8 +99,8 @@ async def update_policy(run: Trained, groups: Sequence[RolloutGroup]) -> dict[st
         micro_batches, algorithm, kl_coefficient=run.coefficients.kl, seed=config.seed + run.step
     )
     results = []
-    for part, grid in zip(parts, grids, strict=True):
-        constants = await _constants(run, part)
+    for part, grid, (_, denominator) in zip(parts, grids, reductions, strict=True):
+        constants = await _constants(run, part, denominator)
         per_rank = await run.policy.call_each("train", [(row, constants) for row in grid])
         results.append(per_rank[0])
     metrics = _mean_metrics(results) | shaping | _batch_metrics(groups, samples, algorithm)
@@ -148,11 +149,11 @@ def _num_to_train(group: RolloutGroup, algorithm: AlgorithmConfig) -> int:
     )
 
 
-def _pack(samples: Sequence[TrainingSample], config: RunConfig) -> Grid:
+def _pack(samples: Sequence[TrainingSample], weights: Sequence[float], config: RunConfig) -> Grid:
     """Return the micro-batches of one optimizer step."""
     return pack(
         samples,
-        _reduce(samples, config).token_weights,
+        weights,
         num_ranks=config.cluster.num_policy_ranks,
         token_budget=config.trainer.micro_batch_tokens,
     )
@@ -168,17 +169,17 @@ def _reduce(samples: Sequence[TrainingSample], config: RunConfig) -> ReductionWe
     )
 
 
-async def _constants(run: Trained, samples: Sequence[TrainingSample]) -> StepConstants:
+async def _constants(run: Trained, samples: Sequence[TrainingSample], denominator: float) -> StepConstants:
     """Return what the ranks must know of the whole optimizer step."""
     baseline = 0.0
     if run.config.algorithm.policy_loss is PolicyLoss.kto and run.reference is not None:
         pairs = mismatched_samples(samples)
-        grid = _pack(pairs, run.config)
+        grid = _pack(pairs, [0.0] * len(pairs), run.config)
         await _attach(run.policy, grid, "old_logprobs")
         await _attach(run.reference, grid, "ref_logprobs")
         baseline = kto_baseline([micro_batch for row in grid for micro_batch in row])
     return StepConstants(
-        denominator=_reduce(samples, run.config).denominator,
+        denominator=denominator,
         kl_coefficient=run.coefficients.kl,
         entropy_coefficient=run.coefficients.entropy,
         kto_baseline=baseline,

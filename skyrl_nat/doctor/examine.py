@@ -49,9 +49,9 @@ async def examine(run: Run) -> list[Check]:
 
 
 async def _first_messages(run: Run) -> list[list[Message]]:
-    """Return the first prompts of some training tasks, made by their own environment."""
+    """Return the first prompts of some held-out tasks, made by their own environment."""
     prompts: list[list[Message]] = []
-    for number, task in enumerate(run.data.train_tasks[:NUM_PROMPTS]):
+    for number, task in enumerate(run.data.validation_tasks[:NUM_PROMPTS]):
         name = f"doctor-{number}"
         prompts.append(await run.topology.environments.create(name, task.visible()))
         await run.topology.environments.close(name)

@@ -59,6 +59,10 @@ class ConsoleBackend:
         if not self.console.is_terminal:
             self.console.print(text)
 
+    def warn(self, text: str) -> None:
+        """Print a line that stays, above the live display too."""
+        self.console.print(text, style="bold red", soft_wrap=True, markup=False)
+
     def set_total(self, total: int, done: int = 0) -> None:
         """Say how many steps there are."""
         self._progress.update(self._bar, total=total, completed=done)

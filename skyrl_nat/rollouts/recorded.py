@@ -38,7 +38,11 @@ class RecordedGroups:
                 ) from error
         if not groups:
             raise DataError(f"Recorded files must hold rollouts, {', '.join(map(str, paths))} hold none. Name others")
-        tasks = {key: replace(members[0].task, task_id=f"{key[0].stem}/{key[1]}") for key, members in groups.items()}
+        # Files of two runs may have one name, so that a task is named by its file's place in the list.
+        tasks = {
+            key: replace(members[0].task, task_id=f"{paths.index(key[0])}/{key[0].stem}/{key[1]}")
+            for key, members in groups.items()
+        }
         return cls([RolloutGroup(task=tasks[key], index=key[1], rollouts=groups[key]) for key in groups])
 
     @property
@@ -47,8 +51,10 @@ class RecordedGroups:
         return [group.task for group in self._groups.values()]
 
     async def play(self, task: Task, index: int) -> RolloutGroup:
-        """Return the group that was recorded for a task, at a new place in the stream."""
-        return replace(self._groups[task.task_id], index=index)
+        """Return the group that was recorded for a task, at a new place in the stream, which its ids begin with."""
+        group = self._groups[task.task_id]
+        rollouts = [replace(rollout, rollout_id=f"{index}/{rollout.rollout_id}") for rollout in group.rollouts]
+        return replace(group, index=index, rollouts=rollouts)
 
 
 def rollout_of(record: dict[str, Any]) -> Rollout:

@@ -55,6 +55,7 @@ def test_one_key_sets_the_precision_of_both_heads():
             ["algorithm.policy_loss=kl_cov"],
             "trainer.updates_per_batch must be > 1, or algorithm.old_logprobs be rollout",
         ),
+        (["environment.recorded_files=[x]"], "algorithm.old_logprobs must be rollout with environment.recorded_files"),
         (["algorithm.correction_high=0.3"], "algorithm.correction_high must be >= 1 and >="),
         (["alarms.logprob_diff_stop=0.01"], "alarms.logprob_diff_stop must be >= alarms.logprob_diff_warn"),
     ],

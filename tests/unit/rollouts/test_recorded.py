@@ -18,12 +18,17 @@ def test_groups_come_back_from_their_file(tmp_path: Path) -> None:
     path = RolloutRecorder(tmp_path).write(1, groups)
     recorded = RecordedGroups.read([path])
     assert recorded is not None
-    assert [task.task_id for task in recorded.tasks] == ["train_000001/3", "train_000001/4"]
+    assert [task.task_id for task in recorded.tasks] == ["0/train_000001/3", "0/train_000001/4"]
     for task, group in zip(recorded.tasks, groups, strict=True):
         found = asyncio.run(recorded.play(task, 17))
         assert found.index == 17
         for mine, theirs in zip(found.rollouts, group.rollouts, strict=True):
-            same = dataclasses.replace(theirs, task=mine.task, token_versions=[-1] * len(theirs.token_ids))
+            same = dataclasses.replace(
+                theirs,
+                rollout_id=f"17/{theirs.rollout_id}",
+                task=mine.task,
+                token_versions=[-1] * len(theirs.token_ids),
+            )
             assert mine == same
         assert found.oldest_version == -1
 
@@ -40,3 +45,15 @@ def test_files_without_rollouts_are_refused_by_name(tmp_path: Path, text: str) -
         RecordedGroups.read([path])
     with pytest.raises(DataError, match="must be readable text"):
         RecordedGroups.read([tmp_path / "missing.jsonl"])
+
+
+def test_files_of_two_runs_with_one_name_lose_nothing(tmp_path: Path) -> None:
+    """Groups and rollouts that are named alike in both runs stay apart, and so does one group at two places."""
+    rewards = ([1.0, 0.0], [0.25, 0.5])
+    paths = [RolloutRecorder(tmp_path / str(run)).write(1, [make_group(3, rewards[run])]) for run in (0, 1)]
+    recorded = RecordedGroups.read(paths)
+    assert recorded is not None
+    groups = [asyncio.run(recorded.play(recorded.tasks[run], place)) for place, run in enumerate((0, 1, 0))]
+    found = [[rollout.reward.total for rollout in group.rollouts if rollout.reward] for group in groups]
+    assert found == [rewards[0], rewards[1], rewards[0]]
+    assert len({rollout.rollout_id for group in groups for rollout in group.rollouts}) == 6

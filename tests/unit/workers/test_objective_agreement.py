@@ -60,13 +60,7 @@ PRESETS = sorted(path.stem for path in Path(config_dir(), "algorithm").glob("*.y
 OFFLINE = ("kto", "sft")
 
 
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Tensors are tiny: more threads only wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @dataclass
