@@ -201,7 +201,7 @@ FAULTS = [
         ("not-causal", "attn_mask=mask, is_causal=mask is None,", "attn_mask=mask, is_causal=False,"),
         ("prefix-misaligned", ".tril(num_keys - num_queries)", ".tril()")),
     *in_file("controller/update.py", "controller/test_update.py",
-        ("denominator-of-a-rank", "        denominator=denominator,", "        denominator=denominator / run.policy.size,"),
+        ("denominator-of-a-rank", "denominator=denominator,", "denominator=denominator / run.policy.size,"),
         ("old-logprobs-as-reference", 'needs_old_logprobs:\n            await _attach(run.policy, grid, "old',
          'needs_old_logprobs:\n            await _attach(run.policy, grid, "ref'),
         ("last-update-for-all", "sum(values) / len(values)", "values[-1]"),

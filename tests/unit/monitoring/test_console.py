@@ -12,7 +12,7 @@ from skyrl_nat.monitoring.console import ConsoleBackend
 def test_a_warning_stays_when_the_status_moves_on(is_terminal: bool) -> None:
     """In a terminal the status is one line that is written over; a warning must not be."""
     written = io.StringIO()
-    console = Console(file=written, force_terminal=is_terminal, width=60, soft_wrap=True)
+    console = Console(file=written, force_terminal=is_terminal, width=60, highlight=False, soft_wrap=True)
     with ConsoleBackend(console) as backend:
         backend.warn("ALARM at step 3: [0.5] is too much")
         backend.status("step 4 of 9: playing")
