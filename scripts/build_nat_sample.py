@@ -1,37 +1,57 @@
 """Build the shipped `nat_agent` task files from their readable sources, and prove every task.
 
-For each task: run the reference to record hidden outputs, render it as a package, and check through the real
-validator that the reference earns exactly 1.0 and that broken answers earn little. The same sources give the
-same bytes.
+For each task: ask the references for the hidden outputs, choose mutants that the vectors notice, render an honest
+solution, and check through the real validator that it earns exactly 1.0 and that broken answers earn little. The
+same sources give the same bytes.
 
-    usage: build_nat_sample.py [--check] [--only SPLIT]
+    usage: build_nat_sample.py [--check] [--only SPLIT] [--task NAME] [--no-proof]
 
 `--check` compares with the files that are there and writes nothing.
 """
 
 import argparse
-import asyncio
 import logging
+import random
 import sys
 import tempfile
 import textwrap
+from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import yaml
 
 from skyrl_nat.config.environment import EnvironmentConfig
 from skyrl_nat.data.specs import resolve_file, write_tasks
-from skyrl_nat.environments.nat_agent.validator import NatAgentValidator
+from skyrl_nat.environments.nat_agent.cases import draw_end_to_end
+from skyrl_nat.environments.nat_agent.mutants import mutate
+from skyrl_nat.environments.nat_agent.oracle import Answer, Call, ReferenceOracle
+from skyrl_nat.environments.nat_agent.payload import AgentSpec, HiddenSpec, Reference, Vector, parse_hidden, parse_spec
+from skyrl_nat.environments.nat_agent.properties import broken_laws
+from skyrl_nat.environments.nat_agent.solution import render_solution
+from skyrl_nat.environments.nat_agent.validator import ORACLE_PRELOAD, NatAgentValidator
 from skyrl_nat.errors import DataError
+from skyrl_nat.sandbox.profiles import open_sandbox
 from skyrl_nat.types import Task
 
 FAMILY = "nat_agent"
 SPLITS = ("train", "validation")
 PACKAGE = "agent"
-MAX_WRONG_REWARD = 0.5
+MAX_WRONG_REWARD = 0.3
 """A wrong answer whose form is perfect must stay under it."""
+MIN_NOTICED = 0.8
+"""Share of a reference's mutants that the vectors must notice."""
+MAX_MUTANTS = 3
+NUM_AGENT_RUNS = 6
+SCHEMAS = {
+    "int": {"type": "integer"},
+    "float": {"type": "number"},
+    "str": {"type": "string"},
+    "bool": {"type": "boolean"},
+    "list[int]": {"type": "array", "items": {"type": "integer"}},
+    "list[float]": {"type": "array", "items": {"type": "number"}},
+    "list[str]": {"type": "array", "items": {"type": "string"}},
+}
 
 _logger = logging.getLogger("build_nat_sample")
 Source = dict[str, Any]
@@ -42,121 +62,42 @@ def all_functions(source: Source) -> list[Source]:
     return [*source["tools"], *([source["workflow"]] if "workflow" in source else [])]
 
 
-def render_function(tool: Source, body: str | None = None) -> str:
-    """Return the NAT code of one function, its options included."""
-    class_name = "".join(word.capitalize() for word in tool["name"].split("_")) + "Config"
-    options = [f"    {name}: {o['type']} = {o['default']!r}" for name, o in tool.get("options", {}).items()] or [
-        "    pass"
-    ]
-    arguments = ", ".join(f"{name}: {kind}" for name, kind in tool["args"].items())
-    uses = [f'    {name} = await builder.get_function("{name}")' for name in tool.get("uses", [])]
-    lines = [
-        f'class {class_name}(FunctionBaseConfig, name="{tool["name"]}"):',
-        *options,
-        "",
-        "",
-        f"@register_function(config_type={class_name})",
-        f"async def {tool['name']}(config: {class_name}, builder: Builder):",
-        *uses,
-        f"    async def run({arguments}) -> {tool['returns']}:",
-        textwrap.indent((body or tool["body"]).rstrip("\n"), "        "),
-        "",
-        "    yield run",
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def render_package(source: Source, bodies: dict[str, str] | None = None) -> dict[str, str]:
-    """Return the two files of an answer; `bodies` replaces bodies by tool name."""
-    code = "from nat.plugin_api import Builder, FunctionBaseConfig, register_function\n"
-    for tool in all_functions(source):
-        code += "\n\n" + render_function(tool, (bodies or {}).get(tool["name"]))
-    config: dict[str, Any] = {}
-    if "workflow" in source:
-        config["functions"] = {tool["name"]: _yaml_entry(tool) for tool in source["tools"]}
-    config["workflow"] = _yaml_entry(all_functions(source)[-1])
-    return {
-        f"{PACKAGE}/register.py": code,
-        f"{PACKAGE}/config.yml": yaml.safe_dump(config, sort_keys=False),
-    }
-
-
-def _yaml_entry(tool: Source) -> dict[str, Any]:
-    return {
-        "_type": tool["name"],
-        **{name: option["set"] for name, option in tool.get("options", {}).items()},
-    }
-
-
-class ReferenceTool:
-    """The reference of one function as a plain call, without NAT."""
-
-    def __init__(self, tool: Source, others: dict[str, "ReferenceTool"]) -> None:
-        """Compile the body; `others` are the tools that it may use."""
-        arguments = ", ".join(tool["args"])
-        code = f"async def run({arguments}):\n{textwrap.indent(tool['body'], '    ')}"
-        options = SimpleNamespace(**{name: option["set"] for name, option in tool.get("options", {}).items()})
-        scope: dict[str, Any] = {
-            "config": options,
-            **{name: others[name] for name in tool.get("uses", [])},
-        }
-        exec(compile(code, tool["name"], "exec"), scope)
-        self._run = scope["run"]
-        self._is_scalar = len(tool["args"]) == 1
-
-    async def ainvoke(self, value: Any) -> Any:
-        """Return the answer, as a NAT function would be called."""
-        return await (self._run(value) if self._is_scalar else self._run(**value))
-
-    def __call__(self, value: Any) -> Any:
-        """Return the answer."""
-        return asyncio.run(self.ainvoke(value))
-
-
-def build_task(source: Source, split: str) -> Task:
+def build_task(source: Source, split: str, oracle: ReferenceOracle) -> Task:
     """Return one task with recorded outputs.
 
     Raises:
         DataError: The source contradicts itself.
     """
-    references: dict[str, ReferenceTool] = {}
     for tool in all_functions(source):
-        references[tool["name"]] = ReferenceTool(tool, references)
-        _check_types(source["id"], tool)
-        shared = [value for value in tool["examples"] if value in tool.get("inputs", [])]
-        if shared:
-            raise DataError(f"{source['id']}: visible examples must not be hidden inputs too, got {shared}. Change one")
-    workflow = all_functions(source)[-1]
-    e2e_reference = references[workflow["name"]]
-    payload = {
-        "spec_version": 1,
-        "name": source["id"],
-        "domain": source["domain"],
-        "package": PACKAGE,
-        "tools": [_visible(tool, references) for tool in source["tools"]],
-        "workflow": _visible(workflow, references) if "workflow" in source else None,
-    }
-    tests = _tests(source)
-    hidden = {
-        "name": source["id"],
+        _check_source(source["id"], tool)
+    draft = HiddenSpec(
+        reference={tool["name"]: _reference(tool) for tool in all_functions(source)},
+        generators={tool["name"]: tool["draw"] for tool in all_functions(source) if "draw" in tool},
+        vectors=(),
+    )
+    ask = _Asker(oracle, draft)
+    payload = _payload(source, ask)
+    spec = parse_spec(payload)
+    hidden: dict[str, Any] = {
+        "reference": {name: {"source": item.source, "config": item.config} for name, item in draft.reference.items()},
+        "generators": draft.generators,
         "vectors": [
-            {"tool": tool["name"], "input": value, "output": references[tool["name"]](value)}
-            for tool in source["tools"]
-            for value in tool["inputs"]
+            {"tool": tool["name"], "input": value, "output": ask.output(tool["name"], value)}
+            for tool in all_functions(source)
+            for value in tool.get("inputs", tool["examples"])
         ],
         "errors": [
-            {
-                "tool": tool["name"],
-                "input": value,
-                "raises": _raised(references[tool["name"]], value, source["id"]),
-            }
-            for tool in source["tools"]
+            {"tool": tool["name"], "input": value, "raises": ask.raised(tool["name"], value)}
+            for tool in all_functions(source)
             for value in tool.get("errors", [])
         ],
-        "e2e": [{"input": value, "output": e2e_reference(value)} for value in source["e2e"]],
-        "tests": {"files": {"test_hidden.py": tests[0]}, "expected": tests[1]},
-        "reference": {"files": render_package(source)},
+        "properties": [{"tool": tool["name"], **law} for tool in all_functions(source) for law in tool.get("laws", [])],
+        "canaries": [{"tool": tool["name"], **item} for tool in source["tools"] for item in tool.get("canaries", [])],
+        "e2e": _end_to_end(source, spec, ask),
     }
+    hidden["mutants"] = _mutants(source, hidden, ask)
+    parsed = parse_hidden(hidden)
+    hidden["solution"] = render_solution(spec, _bodies(source), _own_cases(spec, parsed), parsed.errors)
     return Task(
         task_id=f"{FAMILY}/{split}/{source['id']}",
         family=FAMILY,
@@ -166,8 +107,70 @@ def build_task(source: Source, split: str) -> Task:
     )
 
 
-def _check_types(task: str, tool: Source) -> None:
-    """YAML guesses types (`no` is False): every input must have the declared one."""
+def _own_cases(spec: AgentSpec, hidden: HiddenSpec) -> list[Vector]:
+    """Return the calls for an honest package's own tests; its writer would notice which example is wrong."""
+    shown = [Vector(tool=tool.name, input=e.input, output=e.output) for tool in spec.functions for e in tool.examples]
+    return [*(vector for vector in shown if vector not in hidden.canaries), *hidden.vectors]
+
+
+class _Asker:
+    """Asks references, many inputs at once where it can."""
+
+    def __init__(self, oracle: ReferenceOracle, hidden: HiddenSpec) -> None:
+        self.oracle = oracle
+        self.hidden = hidden
+
+    def answers(self, calls: list[Call], variants: Sequence[dict[str, str]] = ({},)) -> list[list[Answer]]:
+        return self.oracle.answers(self.hidden, calls, variants)
+
+    def output(self, tool: str, value: Any, *more: str) -> Any:
+        [[answer]] = self.answers([Call(chain=(tool, *more), input=value)])
+        if answer.raises:
+            raise DataError(f"{tool} must answer {value!r}, but raises {answer.raises}: {answer.message}")
+        return answer.output
+
+    def raised(self, tool: str, value: Any) -> str:
+        [[answer]] = self.answers([Call(chain=(tool,), input=value)])
+        if answer.raises != "ValueError":
+            raise DataError(f"{tool} must raise ValueError for {value!r}, but gives {answer}")
+        return answer.raises
+
+
+def _reference(tool: Source) -> Reference:
+    body = textwrap.indent(tool["body"].rstrip("\n"), "    ")
+    return Reference(
+        source=f"async def run({', '.join(tool['args'])}):\n{body}\n",
+        config={name: option["set"] for name, option in tool.get("options", {}).items()},
+    )
+
+
+def _bodies(source: Source) -> dict[str, str]:
+    return {tool["name"]: tool["body"] for tool in all_functions(source)}
+
+
+def _payload(source: Source, ask: _Asker) -> dict[str, Any]:
+    kind = source.get("workflow_type", "custom" if "workflow" in source else "single")
+    whole = source.get("whole")
+    workflow: dict[str, Any] = {"type": kind, "uses": source.get("uses", [tool["name"] for tool in source["tools"]])}
+    if "workflow" in source:
+        workflow["function"] = _visible(source["workflow"], ask)
+    integration: dict[str, Any] = {"llms": ["main"] if kind.endswith("_agent") else []}
+    if whole:
+        integration |= {"mcp": whole["mcp"], "num_tests": whole["tests"], "is_installable": True}
+    return {
+        "spec_version": 2,
+        "name": source["id"],
+        "description": source.get("description", ""),
+        "package": PACKAGE,
+        "tools": [_visible(tool, ask) for tool in source["tools"]],
+        "workflow": workflow,
+        "integration": integration,
+        "e2e": [],
+    }
+
+
+def _check_source(task: str, tool: Source) -> None:
+    """YAML guesses types (`no` is False): every input must have the declared one; no hidden input may be visible."""
     for value in [*tool["examples"], *tool.get("inputs", []), *tool.get("errors", [])]:
         values = {next(iter(tool["args"])): value} if len(tool["args"]) == 1 else value
         for name, kind in tool["args"].items():
@@ -175,86 +178,91 @@ def _check_types(task: str, tool: Source) -> None:
                 raise DataError(
                     f"{task}: input {name} of {tool['name']} must be {kind}, got {values[name]!r}. Quote it"
                 )
+    shared = [value for value in tool["examples"] if value in tool.get("inputs", [])]
+    if shared:
+        raise DataError(f"{task}: visible examples must not be hidden inputs too, got {shared}. Change one")
 
 
-def _visible(tool: Source, references: dict[str, ReferenceTool]) -> dict[str, Any]:
+def _visible(tool: Source, ask: _Asker) -> dict[str, Any]:
+    examples = [{"input": value, "output": ask.output(tool["name"], value)} for value in tool["examples"]]
+    examples += tool.get("canaries", [])
     return {
         "name": tool["name"],
-        "arguments": [{"name": name, "type": kind} for name, kind in tool["args"].items()],
-        "returns": tool["returns"],
         "description": tool["does"],
-        "raises": tool.get("raises", ""),
-        "options": [
-            {
-                "name": name,
-                "type": option["type"],
-                "default": option["default"],
-                "value": option["set"],
-            }
+        "inputs": {
+            "type": "object",
+            "properties": {name: SCHEMAS[kind] for name, kind in tool["args"].items()},
+            "required": list(tool["args"]),
+        },
+        "output": SCHEMAS[tool["returns"]],
+        "behaviour": tool.get("behaviour", []),
+        "errors": [{"when": tool["raises"], "raises": "ValueError"}] if "raises" in tool else [],
+        "config": [
+            {"name": name, "type": option["type"], "default": option["default"], "value": option["set"]}
             for name, option in tool.get("options", {}).items()
         ],
         "uses": tool.get("uses", []),
-        "examples": [{"input": value, "output": references[tool["name"]](value)} for value in tool["examples"]],
+        "examples": examples,
     }
 
 
-def _raised(reference: ReferenceTool, value: Any, task: str) -> str:
-    try:
-        output = reference(value)
-    except ValueError:
-        return "ValueError"
-    raise DataError(f"{task}: an error input must make the reference raise ValueError, {value!r} gave {output!r}")
+def _end_to_end(source: Source, spec: AgentSpec, ask: _Asker) -> list[dict[str, Any]]:
+    """Return the recorded runs; agents with an LLM get theirs drawn, with the script."""
+    if spec.workflow.type.has_llm:
+        runs = draw_end_to_end(ask.oracle, spec, ask.hidden, random.Random(f"{source['id']}/e2e"), NUM_AGENT_RUNS)
+        return [{"input": run.input, "output": run.output, "script": list(run.script)} for run in runs]
+    chain = list(spec.workflow.uses) if spec.workflow.type == "sequential_executor" else [spec.functions[-1].name]
+    return [{"input": value, "output": ask.output(chain[0], value, *chain[1:])} for value in source["e2e"]]
 
 
-def _tests(source: Source) -> tuple[str, list[str]]:
-    """Return the hidden test file, free of expected values, and the ids of its tests."""
-    lines = ["import pytest", "", "from nat_testing import call, workflow", ""]
-    names = []
+def _mutants(source: Source, hidden: Source, ask: _Asker) -> list[dict[str, str]]:
+    """Return mutants that the vectors notice.
 
-    def add(name: str, *body: str) -> None:
-        names.append(f"test_hidden.py::test_{name}")
-        lines.extend(["", f"def test_{name}():", *(f"    {line}" for line in body), ""])
-
-    for tool in source["tools"]:
-        name, value = tool["name"], tool["examples"][0]
-        kind = tool["returns"].partition("[")[0]
-        add(f"{name}_returns_exactly_{kind}", f"assert type(call({name!r}, {value!r})) is {kind}")
-        add(
-            f"{name}_repeats_itself",
-            f"assert call({name!r}, {value!r}) == call({name!r}, {value!r})",
-        )
-        for bad in tool.get("errors", [])[:1]:
-            add(f"{name}_refuses", "with pytest.raises(ValueError):", f"    call({name!r}, {bad!r})")
-        for index, claim in enumerate(tool.get("properties", [])):
-            add(f"{name}_property_{index}", f"assert {claim}")
-    function = all_functions(source)[-1]
-    value = function["examples"][0]
-    add(
-        "workflow_is_the_function",
-        f"assert workflow({value!r}) == call({function['name']!r}, {value!r})",
-    )
-    return "\n".join(lines), names
+    Raises:
+        DataError: The vectors notice too few.
+    """
+    chosen: list[dict[str, str]] = []
+    for tool in all_functions(source):
+        name = tool["name"]
+        candidates = mutate(ask.hidden.reference[name].source, random.Random(name), 12)
+        cases = [case for case in [*hidden["vectors"], *hidden["errors"]] if case["tool"] == name]
+        calls = [Call(chain=(name,), input=case["input"]) for case in cases]
+        right, *wrong = ask.answers(calls, [{}, *({name: text} for text in candidates)])
+        noticed = [text for text, answers in zip(candidates, wrong, strict=True) if _differ(right, answers)]
+        if candidates and len(noticed) / len(candidates) < MIN_NOTICED:
+            missed = [text for text in candidates if text not in noticed]
+            raise DataError(f"{source['id']}: inputs of {name} notice {len(noticed)} of {len(candidates)}: {missed[0]}")
+        chosen += [{"tool": name, "source": text} for text in noticed[:MAX_MUTANTS]]
+    return chosen
 
 
-def wrong_answers(source: Source) -> dict[str, dict[str, str]]:
+def _differ(right: list[Answer], wrong: list[Answer]) -> bool:
+    return [(a.output, a.raises) for a in right] != [(a.output, a.raises) for a in wrong]
+
+
+def wrong_answers(source: Source, task: Task) -> dict[str, dict[str, str]]:
     """Return broken answers of a task, by what is wrong with them."""
-    task = build_task(source, "proof")
-    constants = {}
-    for tool in source["tools"]:
-        vector = next(v for v in task.hidden["vectors"] if v["tool"] == tool["name"])
-        constants[tool["name"]] = f"return {vector['output']!r}"
-    answers = {"a constant for every input": render_package(source, constants)}
-    answers["no input is read"] = render_package(source, {t["name"]: "return None" for t in all_functions(source)})
-    return answers
+    spec, hidden = parse_spec(task.payload), parse_hidden(task.hidden)
+    first = {vector.tool: vector for vector in reversed(hidden.vectors)}
+    constants = {name: f"return {first[name].output!r}" for name in _bodies(source)}
+    nothing = dict.fromkeys(_bodies(source), "return None")
+    return {
+        "a constant for every input": render_solution(spec, constants, hidden.vectors, hidden.errors),
+        "no input is read": render_solution(spec, nothing, hidden.vectors, hidden.errors),
+    }
 
 
-def prove(source: Source, task: Task, validator: NatAgentValidator) -> list[str]:
+def prove(source: Source, task: Task, validator: NatAgentValidator, oracle: ReferenceOracle) -> list[str]:
     """Return what is wrong with a task, judged by the real validator."""
-    faults = []
-    result = validator.validate(task, {"files": task.hidden["reference"]["files"]})
-    if result.total != 1.0 or not result.is_success:
-        faults.append(f"{task.task_id}: the reference must earn 1.0, got {result.total}: {result.findings}")
-    for what, files in wrong_answers(source).items():
+    spec, hidden = parse_spec(task.payload), parse_hidden(task.hidden)
+    faults = [f"{task.task_id}: {text}" for text in broken_laws(oracle, spec, hidden, random.Random(0))]
+    result = validator.validate(task, {"files": task.hidden["solution"]})
+    if result.total != 1.0 or not result.is_success or result.suspicions:
+        faults.append(
+            f"{task.task_id}: the solution must earn 1.0, got {result.total} {result.parts}: {result.findings} "
+            f"{result.suspicions}"
+        )
+    for what, files in wrong_answers(source, task).items():
         wrong = validator.validate(task, {"files": files})
         if wrong.total > MAX_WRONG_REWARD or wrong.is_success:
             faults.append(
@@ -274,6 +282,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="compare with the files that are there")
     parser.add_argument("--only", choices=SPLITS, help="one split")
+    parser.add_argument("--task", help="one task, built and proved but not written")
     parser.add_argument("--no-proof", action="store_true", help="leave out the validator")
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(message)s")
@@ -284,27 +293,36 @@ def main() -> int:
     }
     if shared := names["train"] & names["validation"]:
         raise DataError(f"no tool may be in both splits, got {', '.join(sorted(shared))}. Rename or move them")
-    validator = NatAgentValidator(EnvironmentConfig())
+    config = EnvironmentConfig()
+    oracle = ReferenceOracle(open_sandbox(config.sandbox, preload=ORACLE_PRELOAD))
+    validator = NatAgentValidator(config, oracle=oracle)
     faults: list[str] = []
     for split in [options.only] if options.only else SPLITS:
-        tasks = [build_task(entry, split) for entry in sources[split]]
+        entries = [entry for entry in sources[split] if options.task in (None, entry["id"])]
+        tasks = [build_task(entry, split, oracle) for entry in entries]
         if not options.no_proof:
-            for entry, task in zip(sources[split], tasks, strict=True):
-                faults += prove(entry, task, validator)
-        path = resolve_file(f"builtin:{FAMILY}/{split}")
-        with tempfile.TemporaryDirectory() as folder:
-            fresh = Path(folder) / path.name
-            write_tasks(tasks, fresh)
-            content = fresh.read_bytes()
-        if options.check and (not path.exists() or path.read_bytes() != content):
-            faults.append(f"{path.name} differs from what its source gives; run without --check")
-        if not options.check and not faults:
-            path.write_bytes(content)
-        _logger.info("%s: %d tasks, %d bytes", split, len(tasks), len(content))
+            for entry, task in zip(entries, tasks, strict=True):
+                faults += prove(entry, task, validator, oracle)
+        if options.task is None:
+            faults += _write(split, tasks, is_check=options.check, may_write=not faults)
     validator.close()
     for fault in faults:
         _logger.error("%s", fault)
     return 1 if faults else 0
+
+
+def _write(split: str, tasks: list[Task], *, is_check: bool, may_write: bool) -> list[str]:
+    path = resolve_file(f"builtin:{FAMILY}/{split}")
+    with tempfile.TemporaryDirectory() as folder:
+        fresh = Path(folder) / path.name
+        write_tasks(tasks, fresh)
+        content = fresh.read_bytes()
+    _logger.info("%s: %d tasks, %d bytes", split, len(tasks), len(content))
+    if is_check and (not path.exists() or path.read_bytes() != content):
+        return [f"{path.name} differs from what its source gives; run without --check"]
+    if not is_check and may_write:
+        path.write_bytes(content)
+    return []
 
 
 if __name__ == "__main__":

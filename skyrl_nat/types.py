@@ -22,6 +22,8 @@ class FinishReason(StrEnum):
     """The model sampled an end-of-sequence token; it is the last token returned."""
     LENGTH = "length"
     """The token limit was reached; no end token is added."""
+    STOP_WORD = "stop_word"
+    """The text contains a stop word; the token that completed it is the last one, no end token is added."""
     ABORT = "abort"
     """The request was cancelled; the tokens are incomplete and never scored as an answer."""
 
@@ -37,6 +39,8 @@ class Outcome(StrEnum):
     """The policy's own output made going on impossible (nothing usable). Scored, trained."""
     VALIDATOR_FAILURE = "validator_failure"
     """The validator could not reach a verdict. Retried, then dropped; never a reward of 0."""
+    SCREENED = "screened"
+    """Judged, and suspected of cheating where the config drops suspects. Logged with its reward, not trained."""
     INFRASTRUCTURE_FAILURE = "infrastructure_failure"
     """Engine, worker or network failed. Retried, then dropped; never a reward of 0."""
 
@@ -76,6 +80,8 @@ class SamplingParams:
     """Logits are divided by it; 0 means greedy (evaluation only, log-probs are then at temperature 1)."""
     seed: int | None = None
     """Seed of this request's own random stream; None draws one."""
+    stop: tuple[str, ...] = ()
+    """Stop words: sampling ends as soon as the text of the sampled tokens contains one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,6 +120,8 @@ class RewardResult:
     """True where every hidden requirement holds."""
     findings: list[str] = field(default_factory=list[str])
     """What was wrong, most important first, for logs and analysis."""
+    suspicions: list[str] = field(default_factory=list[str])
+    """Signs of an attempt to be paid without doing the work: counted and, if wanted, screened; never rewarded."""
     is_by_turn: bool = False
     """True where the total is the sum of the turns' own rewards, each earned when its turn ended."""
 

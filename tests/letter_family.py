@@ -39,7 +39,8 @@ class LetterEnv(BaseTextEnv):
 class LetterValidator:
     """Reward: share of characters that are a lower-case letter up to h."""
 
-    def validate(self, task: Task, artifact: dict[str, Any]) -> RewardResult:
+    def validate(self, task: Task, artifact: dict[str, Any], *, seed: int = 0, is_final: bool = False) -> RewardResult:
+        del seed, is_final
         text = artifact["text"]
         share = sum(character in LETTERS for character in text) / max(1, len(text))
         return RewardResult(total=share, parts={"share": share}, is_success=share > 0.9)

@@ -55,9 +55,13 @@ class ActorGroup:
         return await self._gather(method, refs, self._timeout_s)
 
     async def call_one(self, rank: int, method: str, *args: Any, timeout_s: float | None = None) -> Any:
-        """Call a method on one actor."""
+        """Call a method on one actor; a call that nobody waits for any more is cancelled there too."""
         ref = self.handles[rank].call.remote(method, *args)
-        return await self._one(rank, method, ref, timeout_s or self._timeout_s)
+        try:
+            return await self._one(rank, method, ref, timeout_s or self._timeout_s)
+        except (asyncio.CancelledError, DeadlineError):
+            ray.cancel(ref)
+            raise
 
     def call_opaque(self, rank: int, method: str, *args: Any) -> Any:
         """Start a call and return its reference, to be passed on to other actors without coming here."""

@@ -9,9 +9,15 @@ from skyrl_nat.config.checks import require, require_finite, require_positive
 class SandboxBackend(StrEnum):
     """How code that the policy wrote is confined."""
 
+    auto = "auto"
+    """The first of the three below that holds on this machine, shown by trying."""
     bubblewrap = "bubblewrap"
     """User, mount, pid, ipc and network namespaces; no root needed."""
-    process = "process"
+    landlock = "landlock"
+    """Landlock and seccomp for each job: neither root nor namespaces needed, but a kernel >= 6.12 (root: 5.13)."""
+    container = "container"
+    """Landlock and seccomp in a container of podman, docker or apptainer."""
+    unsafe = "unsafe"
     """Only limits and a process group of its own: NOT a security boundary, must be asked for by name."""
 
 
@@ -19,7 +25,9 @@ class SandboxBackend(StrEnum):
 class SandboxConfig:
     """Section `environment.sandbox`."""
 
-    backend: SandboxBackend = SandboxBackend.bubblewrap
+    backend: SandboxBackend = SandboxBackend.auto
+    container_image: str = ""
+    """Image for `docker`, `podman` or `apptainer`; empty lets podman and apptainer run this machine's own `/usr`."""
     python: str = ""
     """Interpreter of the sandbox's own virtual environment (the one that has NAT); empty means `.venv-nat`."""
     num_servers: int = 1
@@ -55,6 +63,32 @@ class Curriculum(StrEnum):
     """By difficulty, shuffled within a level."""
 
 
+class Screen(StrEnum):
+    """What becomes of rollouts that are suspected of cheating. Their reward is never raised for it."""
+
+    log = "log"
+    """They are trained like the others, and counted (`reward/suspected/mean`)."""
+    drop = "drop"
+    """They are counted and logged, but not trained."""
+
+
+class Form(StrEnum):
+    """How the policy hands over its files."""
+
+    one_shot = "one_shot"
+    """Any number of files and calls in a message; a short prompt for very small models."""
+    multi_turn = "multi_turn"
+    """One call a message: edits, shell, tests and checks, as agents work."""
+
+
+class SlowChecks(StrEnum):
+    """Which rollouts get the checks that take seconds, such as a server started for real."""
+
+    evaluation = "evaluation"
+    never = "never"
+    always = "always"
+
+
 @dataclass(kw_only=True, slots=True)
 class EnvironmentConfig:
     """Section `environment`."""
@@ -71,8 +105,12 @@ class EnvironmentConfig:
     """Rollouts of earlier runs (`rollouts/train_*.jsonl`) to learn from instead of playing `train_files`."""
     max_observation_chars: int = 2000
     """Longer observations are cut in the middle."""
+    form: Form = Form.one_shot
+    """Protocol of `nat_agent`."""
     reward_weights: dict[str, float] = field(default_factory=dict[str, float])
     """Weights of the reward parts by name; empty means the family's own. They are divided by their sum."""
+    screen: Screen = Screen.log
+    slow_checks: SlowChecks = SlowChecks.evaluation
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
 
     def __post_init__(self) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 from skyrl_nat.config.checks import require, require_finite, require_not_negative, require_positive
 
+MAX_STOP_WORDS = 8
+
 
 class History(StrEnum):
     """What a turn's prompt is made of."""
@@ -43,6 +45,15 @@ class RolloutConfig:
     """Only 1.0: the trainer could not reproduce a truncated distribution exactly."""
     top_k: int = -1
     """Only -1 (off), for the same reason."""
+    stop: list[str] = field(default_factory=list[str])
+    """A completion ends as soon as its text contains one of these; special tokens count by their text."""
+    harness: str = ""
+    """Who plays: empty for the environment, or `module:function` of a harness that asks the policy through the
+    gateway (docs/gateway.md)."""
+    gateway_host: str = "127.0.0.1"
+    """Address on which the gateway listens, and that harnesses get; used only with a harness."""
+    gateway_port: int = 0
+    """Its port; 0 takes a free one."""
     rollout_timeout_s: float = 1800.0
     """Deadline of one rollout, all turns; afterwards it is truncated."""
     max_retries: int = 2
@@ -83,6 +94,27 @@ class RolloutConfig:
             f"be < rollout.max_total_tokens ({self.max_total_tokens})",
             self.max_new_tokens,
             "The prompt needs room too: lower max_new_tokens or raise max_total_tokens.",
+        )
+        require(
+            len(self.stop) <= MAX_STOP_WORDS and all(self.stop),
+            "rollout.stop",
+            f"hold at most {MAX_STOP_WORDS} strings, none of them empty",
+            self.stop,
+            "Leave out what is not needed.",
+        )
+        require(
+            self.harness == "" or all(self.harness.partition(":")),
+            "rollout.harness",
+            "be empty or module:function",
+            self.harness,
+            "For instance skyrl_nat.rollouts.harnesses.openai_client:make_harness.",
+        )
+        require(
+            0 <= self.gateway_port < 65536,
+            "rollout.gateway_port",
+            "be in 0..65535",
+            self.gateway_port,
+            "Use 0 for any free port.",
         )
 
 

@@ -19,6 +19,7 @@ from skyrl_nat.data.specs import load_tasks
 from skyrl_nat.errors import ConfigError, DataError
 from skyrl_nat.monitoring.console import ConsoleBackend
 from skyrl_nat.monitoring.tracker import Tracker
+from skyrl_nat.rollouts.harness import find_harness
 from skyrl_nat.rollouts.recorded import RecordedGroups
 
 
@@ -32,6 +33,8 @@ async def open_run(config: RunConfig, *, is_training: bool = True) -> AsyncItera
     """
     data = load_data(config)
     start = find_checkpoint(config)
+    if config.rollout.harness:
+        find_harness(config.rollout.harness)
     model_path = resolve_model(config.model.path)
     if is_training:
         prepare_folder(config)
@@ -57,10 +60,11 @@ async def open_run(config: RunConfig, *, is_training: bool = True) -> AsyncItera
                     await run.load_checkpoint(start)
                 if is_training:
                     tracker.rewind(run.step)
-                try:
-                    yield run
-                finally:
-                    await run.producer.close()
+                async with run.gateway or contextlib.nullcontext():
+                    try:
+                        yield run
+                    finally:
+                        await run.producer.close()
         finally:
             tracker.close()
 

@@ -22,10 +22,15 @@ from skyrl_nat.monitoring.console import ConsoleBackend
 from skyrl_nat.monitoring.metrics import group_metrics, staleness_metrics
 from skyrl_nat.monitoring.tracker import Tracker
 from skyrl_nat.rollouts.chat import ChatCodec
+from skyrl_nat.rollouts.environment_player import EnvironmentPlayer
+from skyrl_nat.rollouts.gateway import Gateway
+from skyrl_nat.rollouts.harness import HarnessContext, find_harness
+from skyrl_nat.rollouts.harness_player import HarnessPlayer
+from skyrl_nat.rollouts.policy_access import PolicyAccess
 from skyrl_nat.rollouts.producer import GroupProducer, ProducerLimits
 from skyrl_nat.rollouts.recorded import RecordedGroups
 from skyrl_nat.rollouts.recorder import RolloutRecorder
-from skyrl_nat.rollouts.runner import GroupRunner
+from skyrl_nat.rollouts.runner import GroupRunner, Player
 from skyrl_nat.types import RolloutGroup, Task
 from skyrl_nat.weight_sync.base import WeightTransport
 from skyrl_nat.weight_sync.gloo import GlooTransport
@@ -81,13 +86,14 @@ class Run:
             request_timeout_s=config.engine.request_timeout_s,
             max_model_len=config.rollout.max_total_tokens,
         )
+        self.codec = ChatCodec.from_folder(model_path)
+        policy = PolicyAccess(generate=self.pool.generate, codec=self.codec, config=config.rollout, seed=config.seed)
+        self.gateway = Gateway(policy) if config.rollout.harness else None
+        """Listens while the run is open; None where environments play."""
         self.runner = GroupRunner(
-            generate=self.pool.generate,
-            environments=topology.environments,
+            player=self._make_player(policy, self.gateway),
             score=topology.rewards.score if topology.rewards else None,
-            codec=ChatCodec.from_folder(model_path),
             config=config.rollout,
-            seed=config.seed,
         )
         self._transport: WeightTransport = TRANSPORTS[config.weight_sync.transport](
             config.weight_sync.timeout_s, dtype=config.engine.dtype
@@ -213,6 +219,14 @@ class Run:
         """Return whether a group stays in the batch under `algorithm.dynamic_sampling=filter`."""
         algorithm = self.config.algorithm
         return algorithm.dynamic_sampling is not DynamicSampling.filter or has_signal(group, algorithm)
+
+    def _make_player(self, policy: PolicyAccess, gateway: Gateway | None) -> Player:
+        config, environments = self.config, self.topology.environments
+        if gateway is None:
+            return EnvironmentPlayer(policy, environments)
+        context = HarnessContext(environments=environments, environment=config.environment, rollout=config.rollout)
+        harness = find_harness(config.rollout.harness)(context)
+        return HarnessPlayer(harness, gateway, config.rollout.rollout_timeout_s)
 
     def _make_producer(self) -> GroupProducer:
         config = self.config

@@ -1,7 +1,8 @@
 """Task files: parquet in, plain `Task` records out, and back.
 
-Columns: `task_id`, `family`, `difficulty`, and `payload` and `hidden` as JSON text. JSON text, because a
-parquet struct would give every row the union of all rows' keys, and lists would come back as arrays.
+Columns: `task_id`, `family`, `difficulty`, `payload` (what the policy may see) and a column `hidden.<name>` for
+each entry of the hidden half, all as JSON text. JSON text, because a parquet struct would give every row the union of
+all rows' keys, and lists would come back as arrays. Columns of their own, so that a reader can leave them out.
 """
 
 import json
@@ -22,9 +23,10 @@ SCHEMA = pa.schema(
         pa.field("family", pa.string(), nullable=False),
         pa.field("difficulty", pa.int32(), nullable=False),
         pa.field("payload", pa.string(), nullable=False),
-        pa.field("hidden", pa.string(), nullable=False),
     ]
 )
+"""What every file has; hidden columns come after it."""
+HIDDEN_PREFIX = "hidden."
 BUILTIN_PREFIX = "builtin:"
 
 _logger = logging.getLogger(__name__)
@@ -99,12 +101,17 @@ def write_tasks(tasks: Iterable[Task], path: Path) -> None:
                     "family": _text(task.family, "family"),
                     "difficulty": task.difficulty,
                     "payload": json.dumps(task.payload, allow_nan=False),
-                    "hidden": json.dumps(task.hidden, allow_nan=False),
+                    **{
+                        f"{HIDDEN_PREFIX}{name}": json.dumps(value, allow_nan=False)
+                        for name, value in task.hidden.items()
+                    },
                 }
             )
         except (TypeError, ValueError) as error:
             raise DataError(f"row {index} for {path} must be a whole task of JSON values: {error}") from error
-    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), path, compression="zstd")
+    names = dict.fromkeys(name for row in rows for name in row if name.startswith(HIDDEN_PREFIX))
+    schema = pa.schema([*SCHEMA, *(pa.field(name, pa.string()) for name in names)])
+    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path, compression="zstd")
 
 
 def _text(value: object, field: str) -> str:
@@ -144,14 +151,14 @@ def _task(row: dict[str, Any], place: str, family: str | None) -> Task:
     empty = [field.name for field in SCHEMA if row[field.name] is None or row[field.name] == ""]
     if empty:
         raise DataError(f"{place}: {', '.join(empty)} must not be empty")
-    values = {}
-    for column in ("payload", "hidden"):
-        try:
-            values[column] = json.loads(row[column])
-        except (ValueError, RecursionError) as error:
-            raise DataError(f"{place}: {column} must be JSON text: {error}") from error
-        if not isinstance(values[column], dict):
-            raise DataError(f"{place}: {column} must be a JSON object, got {type(values[column]).__name__}")
+    payload = _parse_json(row["payload"], f"{place}: payload")
+    if not isinstance(payload, dict):
+        raise DataError(f"{place}: payload must be a JSON object, got {type(payload).__name__}")
+    hidden = {
+        name.removeprefix(HIDDEN_PREFIX): _parse_json(text, f"{place}: {name}")
+        for name, text in row.items()
+        if name.startswith(HIDDEN_PREFIX) and text is not None
+    }
     if family is not None and row["family"] != family:
         raise DataError(f"{place}: family must be {family}, got {row['family']}")
     if not 1 <= row["difficulty"] <= 5:
@@ -160,6 +167,13 @@ def _task(row: dict[str, Any], place: str, family: str | None) -> Task:
         task_id=row["task_id"],
         family=row["family"],
         difficulty=row["difficulty"],
-        payload=values["payload"],
-        hidden=values["hidden"],
+        payload=payload,
+        hidden=hidden,
     )
+
+
+def _parse_json(text: Any, place: str) -> Any:
+    try:
+        return json.loads(text)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise DataError(f"{place} must be JSON text: {error}") from error

@@ -32,16 +32,16 @@ async def examine(run: Run) -> list[Check]:
         run: Opened, not trained; its engines hold nothing yet.
     """
     prompts = await _first_messages(run)
-    checks = check_template(run.runner.codec, prompts, run.config.rollout.history)
+    checks = check_template(run.codec, prompts, run.config.rollout.history)
     await run.push_weights()
-    token_ids = [run.runner.codec.prompt_tokens(messages) for messages in prompts]
+    token_ids = [run.codec.prompt_tokens(messages) for messages in prompts]
     temperature = run.config.rollout.temperature
     sampled = [
         await asyncio.gather(*[_answer(run, prompt, temperature, seed) for seed in range(NUM_ANSWERS)])
         for prompt in token_ids
     ]
     answers = [answer for group in sampled for answer in group]
-    checks += check_record(answers, MAX_NEW_TOKENS, run.runner.codec.eos_token_id)
+    checks += check_record(answers, MAX_NEW_TOKENS, run.codec.eos_token_id)
     checks.append(check_streams(sampled[0]))
     checks += await _compare(run, answers)
     checks += await _engines(run, token_ids)
@@ -110,7 +110,7 @@ async def _engines(run: Run, prompts: list[list[int]]) -> list[Check]:
 
 
 async def _over_long(run: Run) -> str:
-    prompt = [run.runner.codec.eos_token_id] * run.config.rollout.max_total_tokens
+    prompt = [run.codec.eos_token_id] * run.config.rollout.max_total_tokens
     request = GenerationRequest(
         request_id="doctor-long/0", prompt_token_ids=prompt, sampling=SamplingParams(max_new_tokens=1)
     )

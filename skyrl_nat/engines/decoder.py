@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from skyrl_nat.engines.kv_slots import KvSlots
+from skyrl_nat.engines.stop_words import StopWatch
 from skyrl_nat.types import Completion, FinishReason
 
 
@@ -30,6 +31,8 @@ class DecodingRequest:
     """0 is greedy."""
     stream: random.Random
     """The request's own random numbers: what it samples depends on nothing else."""
+    watch: StopWatch | None = None
+    """Looks for stop words, where there are any."""
     logprobs: list[float] = field(default_factory=list)
     token_versions: list[int] = field(default_factory=list)
     finish_reason: FinishReason | None = None
@@ -175,6 +178,8 @@ class Decoder:
             request.token_versions.append(self.version)
             if token in self.stop_token_ids:
                 request.finish_reason = FinishReason.STOP
+            elif request.watch is not None and request.watch.completes_word(token):
+                request.finish_reason = FinishReason.STOP_WORD
             elif len(request.tokens) >= request.max_tokens:
                 request.finish_reason = FinishReason.LENGTH
 

@@ -27,6 +27,7 @@ from skyrl_nat.engines.model_folder import (
     require_folder,
     require_room,
 )
+from skyrl_nat.engines.stop_words import watch_for
 from skyrl_nat.errors import EngineError, WeightSyncError
 from skyrl_nat.types import Completion, GenerationRequest
 from skyrl_nat.weight_sync.base import TensorSpec, tensor_digest
@@ -113,6 +114,7 @@ class HfEngine:
             max_tokens=num_prompt_tokens + room,
             temperature=request.sampling.temperature,
             stream=random.Random(request_seed(self.seed, request)),
+            watch=watch_for(request.sampling.stop, self.folder),
         )
         future: asyncio.Future[Completion] = asyncio.get_running_loop().create_future()
         deliver = _deliverer(future)

@@ -26,6 +26,7 @@ from skyrl_nat.engines.model_folder import (
     require_room,
 )
 from skyrl_nat.engines.processes import children, end_processes
+from skyrl_nat.engines.stop_words import watch_for
 from skyrl_nat.errors import EngineError, WeightSyncError
 from skyrl_nat.types import Completion, FinishReason, GenerationRequest
 from skyrl_nat.weight_sync.base import TensorSpec
@@ -41,7 +42,8 @@ from skyrl_nat.weight_sync.manifest import (
 
 _GIB = 1024**3
 _CPU_BLOCK_TOKENS = 32
-_FINISH_REASONS = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH}
+_STOP_WORD = "stop_word"
+_FINISH_REASONS = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH, _STOP_WORD: FinishReason.STOP_WORD}
 _WORKER_EXTENSION = "skyrl_nat.weight_sync.vllm_worker.WorkerExtension"
 
 
@@ -313,6 +315,8 @@ class VllmEngine:
             output_kind=RequestOutputKind.DELTA,
         )
         self._num_requests += 1
+        # vLLM's own stop strings need a tokenizer inside vLLM, and it withholds text at incomplete characters.
+        watch = watch_for(request.sampling.stop, self.folder)
         token_ids: list[int] = []
         logprobs: list[float] = []
         versions: list[int] = []
@@ -321,12 +325,18 @@ class VllmEngine:
         try:
             # Retried rollouts come with the same id; vLLM wants it unique.
             stream = self._llm.generate(prompt, sampling, request_id=f"{request.request_id}#{self._num_requests}")
-            async for output in stream:
-                delta = output.outputs[0]
-                token_ids.extend(delta.token_ids)
-                logprobs.extend(_sampled_logprobs(delta.token_ids, delta.logprobs or ()))
-                versions.extend([self._version] * len(delta.token_ids))
-                reason = delta.finish_reason
+            async with contextlib.aclosing(stream):  # leaving it early ends the request in vLLM too
+                async for output in stream:
+                    delta = output.outputs[0]
+                    ids = delta.token_ids
+                    # An end token belongs to no word.
+                    num_kept = watch and watch.num_until_word(ids[:-1] if delta.finish_reason == "stop" else ids)
+                    token_ids.extend(ids[:num_kept])
+                    logprobs.extend(_sampled_logprobs(ids, delta.logprobs or ())[:num_kept])
+                    reason = _STOP_WORD if num_kept else delta.finish_reason
+                    versions.extend([self._version] * len(ids[:num_kept]))
+                    if num_kept:
+                        break
         except Exception as error:
             raise EngineError(
                 f"vLLM must answer request {request.request_id}, found {type(error).__name__}: {error}. "

@@ -26,4 +26,10 @@ def make_reward_worker(family: str, config: EnvironmentConfig, *, timeout_s: flo
     validator = open_family(family, config).make_validator()
     if validator is None:
         raise ConfigError(f"environment.family must have a validator to be scored, {family} has none. Use its rewards")
-    return RewardWorker(validator, timeout_s=timeout_s, num_threads=num_threads)
+    return RewardWorker(
+        validator,
+        timeout_s=timeout_s,
+        num_threads=num_threads,
+        screen=config.screen,
+        slow_checks=config.slow_checks,
+    )

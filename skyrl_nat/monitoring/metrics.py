@@ -50,6 +50,8 @@ def group_metrics(groups: Sequence[RolloutGroup]) -> dict[str, float]:
     }
     for outcome in Outcome:
         metrics[f"rollout/{outcome}/count"] = float(sum(rollout.outcome is outcome for rollout in rollouts))
+    judged = [rollout.reward for rollout in rollouts if rollout.reward is not None]
+    metrics["reward/suspected/mean"] = mean(float(bool(reward.suspicions)) for reward in judged)
     parts: dict[str, list[float]] = defaultdict(list)
     for rollout in valid:
         for name, value in (rollout.reward.parts if rollout.reward else {}).items():

@@ -1,6 +1,6 @@
 """From reward parts to one number: a weighted mean with the breakdown kept."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from skyrl_nat.errors import ConfigError
@@ -14,7 +14,13 @@ class Rubric:
     weights: dict[str, float]
     """Name -> weight >= 0; divided by the sum over the parts that a task has."""
 
-    def score(self, parts: Mapping[str, float], *, findings: list[str] | None = None) -> RewardResult:
+    def score(
+        self,
+        parts: Mapping[str, float],
+        *,
+        findings: Sequence[str] = (),
+        suspicions: Sequence[str] = (),
+    ) -> RewardResult:
         """Return `sum(w_i * r_i) / sum(w_i)` over the parts given.
 
         A part that a task has not, such as error cases of a tool without errors, is left out of both
@@ -23,6 +29,7 @@ class Rubric:
         Args:
             parts: Name -> value in [0, 1].
             findings: What was wrong, most important first.
+            suspicions: Signs of cheating.
 
         Raises:
             ValueError: A part has no weight, is outside [0, 1], or all weights are 0.
@@ -38,8 +45,9 @@ class Rubric:
         return RewardResult(
             total=total,
             parts=dict(parts),
-            is_success=all(value == 1.0 for value in parts.values()),
-            findings=list(findings or []),
+            is_success=all(value == 1.0 for name, value in parts.items() if self.weights[name] > 0),
+            findings=list(findings),
+            suspicions=list(suspicions),
         )
 
 

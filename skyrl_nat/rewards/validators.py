@@ -8,7 +8,7 @@ from skyrl_nat.types import RewardResult, Task
 class Validator(Protocol):
     """Judges one artifact against one task. Thread-safe: several calls run at once."""
 
-    def validate(self, task: Task, artifact: dict[str, Any]) -> RewardResult:
+    def validate(self, task: Task, artifact: dict[str, Any], *, seed: int = 0, is_final: bool = False) -> RewardResult:
         """Return the reward of an artifact.
 
         Whatever the policy wrote, however broken, gives a reward with findings. An exception means that
@@ -17,6 +17,8 @@ class Validator(Protocol):
         Args:
             task: With its hidden part.
             artifact: What the environment handed over, for instance `{"files": {path: text}}`.
+            seed: Of fresh inputs; the same for all rollouts that are compared with each other.
+            is_final: Whether checks that are too slow for every rollout are made as well.
         """
         ...
 

@@ -1,12 +1,14 @@
 """Messages to tokens, once and in one direction: sampled tokens are recorded, never made again from text."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from skyrl_nat.errors import ConfigError
 from skyrl_nat.types import Message
 
+AnyMessage = Mapping[str, Any]
+"""A `Message`, or one of an OpenAI client with more keys."""
 _MARK = "\u2402mark\u2403"
 
 
@@ -44,13 +46,23 @@ class ChatCodec:
 
         return cls(AutoTokenizer.from_pretrained(str(folder)))
 
-    def prompt_tokens(self, messages: Sequence[Message]) -> list[int]:
+    def prompt_tokens(self, messages: Sequence[AnyMessage], tools: Sequence[Mapping[str, Any]] = ()) -> list[int]:
         """Return the tokens of the first prompt, the opening of the assistant's turn included."""
-        return self._encode(self._render(list(messages), add_generation_prompt=True))
+        return self._encode(self._render(messages, tools, add_generation_prompt=True))
 
-    def continuation_tokens(self, observations: Sequence[Message]) -> list[int]:
-        """Return the tokens between a sampled end token and the next sampled token."""
-        return self._encode(self._continuation_text(list(observations)))
+    def continuation_tokens(self, observations: Sequence[AnyMessage], *, is_closed: bool = True) -> list[int]:
+        """Return the tokens between two answers.
+
+        Args:
+            observations: Messages that follow the answer before.
+            is_closed: Whether that answer's last sampled token is an end token; otherwise one comes first here.
+        """
+        return self._encode(self._continuation_text(observations, is_closed=is_closed))
+
+    def shows_tools(self, tools: Sequence[Mapping[str, Any]]) -> bool:
+        """Return whether the chat template writes tools into a prompt."""
+        plain = self._render(self._base, add_generation_prompt=True)
+        return self._render(self._base, tools, add_generation_prompt=True) != plain
 
     def encode(self, text: str) -> list[int]:
         """Return the tokens of plain text, for checks; a rollout's tokens never come from here."""
@@ -77,7 +89,7 @@ class ChatCodec:
         """Return the text of sampled tokens without special tokens."""
         return str(self._tokenizer.decode(list(token_ids), skip_special_tokens=True))
 
-    def _continuation_text(self, observations: list[Message]) -> str:
+    def _continuation_text(self, observations: Sequence[AnyMessage], *, is_closed: bool = True) -> str:
         full = self._render([*self._base, *observations], add_generation_prompt=True)
         eos = str(self._tokenizer.eos_token)
         start = self._base_text.find(_MARK) + len(_MARK)
@@ -93,11 +105,19 @@ class ChatCodec:
                 f"The chat template must close an assistant message with the end token {eos!r}, found "
                 f"{tail[:40]!r}. Fix eos_token or the template"
             )
-        return tail[at + len(eos) :]
+        return tail[at + len(eos) :] if is_closed else tail
 
-    def _render(self, messages: list[Message], *, add_generation_prompt: bool) -> str:
+    def _render(
+        self,
+        messages: Sequence[AnyMessage],
+        tools: Sequence[Mapping[str, Any]] = (),
+        *,
+        add_generation_prompt: bool,
+    ) -> str:
         return str(
-            self._tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=add_generation_prompt)
+            self._tokenizer.apply_chat_template(
+                list(messages), tools=list(tools) or None, tokenize=False, add_generation_prompt=add_generation_prompt
+            )
         )
 
     def _encode(self, text: str) -> list[int]:

@@ -29,13 +29,15 @@ class SandboxResult:
     log: str
     """End of stdout and stderr, cut."""
     wall_s: float
+    cpu_wait_s: float = 0.0
+    """How long the job waited for a CPU; its deadline moved by as much, to at most 3 times the limit."""
 
 
 class Sandbox(Protocol):
     """Runs jobs one at a time per server; thread-safe."""
 
     def run(self, job: SandboxJob) -> SandboxResult:
-        """Run a job; raises SandboxError only where the sandbox itself failed."""
+        """Run a job; raises SandboxError only where the sandbox or its machine failed."""
         ...
 
     def close(self) -> None:

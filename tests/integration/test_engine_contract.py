@@ -14,7 +14,7 @@ import pytest
 import torch
 from fakes import FakePolicyRank, LocalCalls
 from safetensors.torch import load_file
-from tiny_model import make_tiny_model
+from tiny_model import make_tiny_model, make_tiny_tokenizer
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
@@ -213,6 +213,23 @@ def test_finish_reasons_tell_an_end_token_from_the_limit(session: Session) -> No
         assert answer.token_ids.count(2) == int(has_ended)
         assert (answer.token_ids[-1] == 2) == has_ended
         assert has_ended or len(answer.token_ids) == 80
+
+
+def test_a_stop_word_ends_at_the_very_token_that_completes_it(session: Session, score: Any) -> None:
+    """Row 46: in both engines the same token, nothing before it changed and none added."""
+    session.push_model(1)
+    decode = make_tiny_tokenizer().decode
+    plain = session.ask(PROMPTS[1], seed=ANSWER_SEED, max_new_tokens=80).token_ids
+    words = [decode(plain[at : at + 2]) for at in range(20, 70)]
+    words = [word for word in words if word.isascii()]
+    assert len(words) >= 3, "the answer of this seed has words to stop at"
+    for word in words:
+        stop = ("nowhere to be found", word)
+        answer = session.ask(PROMPTS[1], seed=ANSWER_SEED, max_new_tokens=80, stop=stop)
+        end = next(number for number in range(80) if word in decode(plain[:number]))
+        assert answer.token_ids == plain[:end]
+        assert answer.finish_reason is FinishReason.STOP_WORD
+        assert largest_gap(answer.logprobs, score(1, PROMPTS[1], answer.token_ids, 1.0)) < TOLERANCE
 
 
 def test_prompts_without_room_are_refused_and_the_limit_is_lowered_to_the_room(

@@ -1,302 +1,181 @@
-"""Real NAT in the real sandbox: references earn 1, broken and cheating answers earn little, each with its finding."""
+"""Real NAT in the real sandbox: what counts as evidence, and what every kind of failure says."""
 
-import json
-import os
+import itertools
+import random
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from skyrl_nat.config.environment import EnvironmentConfig, SandboxConfig
 from skyrl_nat.data.specs import load_tasks
-from skyrl_nat.environments.nat_agent.checker import PackageChecker
 from skyrl_nat.environments.nat_agent.payload import parse_spec
-from skyrl_nat.environments.nat_agent.validator import NatAgentValidator, make_sandbox
-from skyrl_nat.errors import ConfigError, SandboxError
+from skyrl_nat.environments.nat_agent.validator import NatAgentValidator
+from skyrl_nat.environments.nat_agent.visible import own_tests_report, visible_report
+from skyrl_nat.sandbox.base import Sandbox
+from skyrl_nat.sandbox.profiles import open_sandbox
 from skyrl_nat.types import RewardResult, Task
 
 pytestmark = pytest.mark.timeout(300)
-REGISTER, CONFIG = "agent/register.py", "agent/config.yml"
-SAMPLE = (
-    "double_number",
-    "is_even",
-    "celsius_to_fahrenheit",
-    "email_domain",
-    "sort_list",
-    "clamp_number",
-    "rectangle_area",
-    "trip_advice",
-)
+REGISTER, CONFIG, TESTS = "agent/register.py", "agent/config.yml", "tests/test_tools.py"
 
 
 @pytest.fixture(scope="module")
-def validator() -> Iterator[NatAgentValidator]:
+def sandbox() -> Iterator[Sandbox]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("WANDB_API_KEY", "dummy-secret-1")
-        config = EnvironmentConfig()
-        try:
-            sandbox = make_sandbox(config.sandbox)
-            sandbox.start()
-        except (ConfigError, SandboxError) as error:
-            pytest.skip(str(error))
-        opened = NatAgentValidator(config, sandbox)
+        opened = open_sandbox(SandboxConfig(job_timeout_s=8.0, num_servers=2))
         yield opened
         opened.close()
 
 
 @pytest.fixture(scope="module")
+def validator(sandbox: Sandbox) -> Iterator[NatAgentValidator]:
+    opened = NatAgentValidator(EnvironmentConfig(), sandbox)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
 def tasks() -> dict[str, Task]:
-    return {task.payload["name"]: task for task in load_tasks(["builtin:nat_agent/train"])}
+    loaded = load_tasks(["builtin:nat_agent/train", "builtin:nat_agent/validation"])
+    return {task.payload["name"]: task for task in loaded}
 
 
-def answer(task: Task, **changes: str) -> dict[str, str]:
-    """The reference's files with the body of its function replaced (`body`), or text put in front (`head`)."""
-    files = dict(task.hidden["reference"]["files"])
+def answer(task: Task, *, head: str = "", body: str = "") -> dict[str, str]:
+    """The honest files with the body of the (only) function replaced, or text put in front."""
+    files = dict(task.hidden["solution"])
     code = files[REGISTER]
-    if "body" in changes:
+    if body:
         start = code.index("    async def run(")
-        end = code.index("\n    yield run", start)
         line = code[start : code.index("\n", start)]
-        body = changes["body"].replace("\n", "\n        ")
-        code = code[:start] + line + "\n        " + body + "\n" + code[end:]
-    files[REGISTER] = changes.get("head", "") + code
-    return files
+        end = code.index("\n    yield run", start)
+        code = code[:start] + line + "\n        " + body.replace("\n", "\n        ") + "\n" + code[end:]
+    return files | {REGISTER: head + code}
 
 
 def judge(validator: NatAgentValidator, task: Task, files: dict[str, str]) -> RewardResult:
     return validator.validate(task, {"files": files})
 
 
-@pytest.mark.parametrize("name", SAMPLE)
-def test_reference_earns_one(validator: NatAgentValidator, tasks: dict[str, Task], name: str) -> None:
-    result = judge(validator, tasks[name], tasks[name].hidden["reference"]["files"])
-    assert result.findings == []
-    assert result.total == 1.0
-    assert result.is_success
-
-
-def test_source_layout_earns_one_too(validator: NatAgentValidator, tasks: dict[str, Task]) -> None:
-    task = tasks["double_number"]
-    files = {f"src/{path}": text for path, text in task.hidden["reference"]["files"].items()}
-    assert judge(validator, task, files | {"src/agent/__init__.py": ""}).total == 1.0
-
-
-def broken_variants(files: dict[str, str]) -> dict[str, tuple[dict[str, str], str]]:
-    """Name -> (files, what a finding must say)."""
-    code, config = files[REGISTER], files[CONFIG]
-
-    def with_code(text: str) -> dict[str, str]:
-        assert text != code
-        return files | {REGISTER: text}
-
-    return {
-        "no decorator": (
-            with_code(code.replace("@register_function(config_type=DoubleNumberConfig)\n", "")),
-            "no function is registered",
-        ),
-        "unknown _type": (
-            files | {CONFIG: config.replace("double_number", "double_numbr")},
-            "does not match any of the expected tags",
-        ),
-        "no name=": (
-            with_code(code.replace('FunctionBaseConfig, name="double_number"', "FunctionBaseConfig")),
-            "valid string",
-        ),
-        "syntax error": (with_code(code.replace("yield run", "yield run)")), "unmatched"),
-        "import error": (with_code("import no_such_module\n" + code), "no_such_module"),
-        "no return hint": (with_code(code.replace(" -> int", "")), "return annotation"),
-        "no input hint": (with_code(code.replace("x: int", "x")), "input annotation"),
-        "return for yield": (
-            with_code(code.replace("yield run", "return run")),
-            "not an async iterator",
-        ),
-        "sync tool": (with_code(code.replace("    async def run", "    def run")), "async"),
-        "yields text": (with_code(code.replace("yield run", 'yield "run"')), "Expected a function"),
-        "build raises": (
-            with_code(code.replace("    yield run", '    raise RuntimeError("at build")\n    yield run')),
-            "at build",
-        ),
-        "stray option": (
-            files | {CONFIG: config + "  colour: red\n"},
-            "unknown option workflow.colour",
-        ),
-        "unknown section": (
-            files | {CONFIG: config + "tools: {}\n"},
-            "Extra inputs are not permitted",
-        ),
-        "duplicate key nt-01": (
-            files | {CONFIG: config + "workflow: {}\n"},
-            "stands twice, in lines 1 and 3",
-        ),
-        "no workflow": (
-            files | {CONFIG: "functions:\n  a:\n    _type: double_number\n"},
-            "workflow._type must be",
-        ),
-    }
-
-
-def test_broken_packages_earn_little_and_say_why(validator: NatAgentValidator, tasks: dict[str, Task]) -> None:
-    task = tasks["double_number"]
-    for name, (files, finding) in broken_variants(task.hidden["reference"]["files"]).items():
-        result = judge(validator, task, files)
-        assert finding in "\n".join(result.findings), (name, result)
-        assert not result.is_success, name
-        # Right tools count half where only the workflow file is broken; a stray option costs its part only.
-        assert result.total < (0.99 if name == "stray option" else 0.5), (name, result)
-
-
-def test_missing_files_and_no_answer_earn_almost_nothing(validator: NatAgentValidator, tasks: dict[str, Task]) -> None:
-    task = tasks["double_number"]
-    assert judge(validator, task, {}).total == 0.0
-    assert judge(validator, task, {CONFIG: "workflow:\n  _type: double_number\n"}).total < 0.1
-
-
-RIGHT_LOOKS = {
-    "always equal object": "class Any(int):\n    __eq__ = lambda s, o: True\n    __hash__ = None\nreturn Any(0)",
-    "float subclass": "class F(float):\n    __sub__ = __rsub__ = lambda s, o: 0.0\nreturn F(x * 2)",
-    "text for a number": "return str(x * 2)",
-    "float for an int": "return float(x * 2)",
-    "bool for an int": "return True",
-    "memorised example": "return 8 if x == 4 else 0",
-    "frame peeking": (
-        "import sys\nframe = sys._getframe()\n"
-        "while frame:\n    for value in frame.f_locals.values():\n"
-        "        if isinstance(value, dict) and 'output' in value:\n            return value['output']\n"
-        "    frame = frame.f_back\nreturn 0"
-    ),
-    "search of the heap": (
-        "import gc\nfor thing in gc.get_objects():\n"
-        "    if type(thing) is dict and thing.get('input') == x and 'output' in thing:\n"
-        "        return thing['output']\nreturn 0"
-    ),
-}
-
-
-@pytest.mark.parametrize("name", RIGHT_LOOKS)
-def test_outputs_that_only_look_right_earn_little_sb_07(
-    validator: NatAgentValidator, tasks: dict[str, Task], name: str
-) -> None:
-    result = judge(validator, tasks["double_number"], answer(tasks["double_number"], body=RIGHT_LOOKS[name]))
-    assert result.parts["vectors"] <= 0.2, result
-    assert result.parts["tests"] <= result.parts["vectors"]
-    assert result.total < 0.45, result
-
-
 EARLY_EXITS = {
-    "os._exit at import sb-01": {"head": "import os\nos._exit(0)\n"},
-    "os._exit in the tool": {"body": "import os\nos._exit(0)"},
+    "at import": {"head": "import os\nos._exit(0)\n"},
+    "in the tool": {"body": "import os\nos._exit(0)"},
     "killed": {"body": "import os\nos.kill(os.getpid(), 9)"},
-    "forged end": {
-        "head": 'import os\nos.write(3, b\'{"stage": "build", "ok": true, "error": ""}\\n\')\nos._exit(0)\n'
-    },
 }
 
 
 @pytest.mark.parametrize("name", EARLY_EXITS)
-def test_early_exit_earns_nothing(validator: NatAgentValidator, tasks: dict[str, Task], name: str) -> None:
+def test_early_exit_earns_nothing_sb_01(validator: NatAgentValidator, tasks: dict[str, Task], name: str) -> None:
     result = judge(validator, tasks["double_number"], answer(tasks["double_number"], **EARLY_EXITS[name]))
     assert result.total == 0.0
     assert "no complete result" in result.findings[0]
+    assert "early end" in result.suspicions
 
 
-def test_polite_exit_and_printed_verdicts_earn_only_form_sb_02(
-    validator: NatAgentValidator, tasks: dict[str, Task]
+@pytest.mark.parametrize(
+    "head",
+    [
+        "print('2 passed in 0.01s')\nimport os\nos._exit(0)\n",
+        "import atexit\natexit.register(print, '===== 9 passed =====')\n",
+        'import os\nos.write(1, b\'{"stage": "build", "ok": true}\\n{"stage": "end"}\\n\')\n',
+    ],
+)
+def test_printed_verdicts_earn_nothing_sb_02(validator: NatAgentValidator, tasks: dict[str, Task], head: str) -> None:
+    files = answer(tasks["double_number"], head=head, body="print('===== 9 passed =====')\nreturn 0")
+    assert judge(validator, tasks["double_number"], files).total == 0.0
+
+
+def test_tests_that_vanished_count_as_failed_sb_04(validator: NatAgentValidator, tasks: dict[str, Task]) -> None:
+    task = tasks["trip_agent"]
+    files = dict(task.hidden["solution"])
+    vanished = (
+        "import no_such_module\n\n\ndef test_x():\n    pass\n\n\ndef test_y():\n    pass\n\n\ndef test_z():\n    pass\n"
+    )
+    result = judge(validator, task, files | {"tests/test_more.py": vanished})
+    assert result.parts["tools_tests"] == 0.5
+    assert "own tests: 3 missing, such as tests/test_more.py::test_x" in result.findings
+
+
+NOTHING_RAN = {
+    "no tests collected sb-05 a": ("x = 1\n", "at least 3 must be there, found 0"),
+    "module skipped sb-05 b": (
+        "import pytest\npytest.skip('all', allow_module_level=True)\n\n\ndef test_a():\n    pass\n",
+        "Skipped: all",
+    ),
+    "interpreter exit sb-05 c": ("import os\nos._exit(0)\n\n\ndef test_a():\n    pass\n", "own tests: 1 missing"),
+}
+
+
+@pytest.mark.parametrize("name", NOTHING_RAN)
+def test_nothing_that_ran_earns_nothing_and_says_why_sb_05(
+    validator: NatAgentValidator, tasks: dict[str, Task], name: str
 ) -> None:
-    task = tasks["double_number"]
-    polite = judge(validator, task, answer(task, head="import sys\nsys.exit(0)\n"))
-    assert polite.total <= 0.2
-    printed = answer(task, body="print('===== 9 passed in 0.01s =====')\nreturn 0", head="print('2 passed')\n")
-    assert judge(validator, task, printed).total <= 0.3
+    text, finding = NOTHING_RAN[name]
+    result = judge(validator, tasks["trip_agent"], tasks["trip_agent"].hidden["solution"] | {TESTS: text})
+    assert result.parts["tools_tests"] == 0.0
+    assert any(finding in item for item in result.findings), result.findings
 
 
-def test_forged_reports_are_worth_no_more_than_form(validator: NatAgentValidator, tasks: dict[str, Task]) -> None:
-    """Whatever is written into the channel, right outputs are unknown to the writer."""
-    lines = [{"stage": s, "ok": True, "error": ""} for s in ("register", "schema", "options", "build")]
-    lines += [{"stage": "call", "id": f"vector/{i}", "output": 1} for i in range(20)]
-    lines += [{"stage": "e2e", "id": f"e2e/{i}", "output": True} for i in range(9)] + [{"stage": "end"}]
-    data = "".join(json.dumps(line) + "\n" for line in lines)
-    task = tasks["double_number"]
-    result = judge(
-        validator,
-        task,
-        answer(task, head=f"import os\nos.write(3, {data.encode()!r})\nos._exit(0)\n"),
-    )
-    assert result.parts["vectors"] == result.parts["e2e"] == result.parts["tests"] == 0.0
-    assert result.total <= 0.27
+RIGHT_LOOKS = {
+    "always equal": "class Any(int):\n    __eq__ = lambda s, o: True\n    __hash__ = None\nreturn Any(0)",
+    "float subclass": "class F(float):\n    __sub__ = __rsub__ = lambda s, o: 0.0\nreturn F(x * 2)",
+    "text subclass": "class S(str):\n    __eq__ = lambda s, o: True\n    __hash__ = None\nreturn S(x * 2)",
+    "text for a number": "return str(x * 2)",
+    "float for an int": "return float(x * 2)",
+    "bool for an int": "return True",
+    "memorised example": "return 8 if x == 4 else 0",
+}
 
 
-def test_pytest_hacks_are_capped_by_the_outputs(validator: NatAgentValidator, tasks: dict[str, Task]) -> None:
-    task = tasks["double_number"]
-    patch = (
-        "import sys\n"
-        "if '_pytest.runner' in sys.modules:\n"
-        "    import _pytest.reports\n"
-        "    old = _pytest.reports.TestReport.from_item_and_call\n"
-        "    def forged(item, call):\n"
-        "        report = old(item, call)\n        report.outcome = 'passed'\n        return report\n"
-        "    _pytest.reports.TestReport.from_item_and_call = staticmethod(forged)\n"
-    )
-    conftest = "def pytest_collection_modifyitems(items):\n    items.clear()\n"
-    files = answer(task, head=patch, body="return 0") | {
-        "conftest.py": conftest,
-        "agent/conftest.py": conftest,
-        "hidden_tests/conftest.py": conftest,
-        "pytest.txt": "x",
-        "sitecustomize.py": "import os\nos._exit(0)\n",
-        "pytest.py": "raise SystemExit(0)\n",
-    }
-    result = judge(validator, task, files)
-    assert result.parts["vectors"] == 0.0
-    assert result.parts["tests"] == 0.0
-    assert result.total <= 0.25
-    honest = task.hidden["reference"]["files"] | {
-        "conftest.py": conftest,
-        "hidden_tests/conftest.py": conftest,
-    }
-    assert judge(validator, task, honest).total == 1.0
+@pytest.mark.parametrize("name", RIGHT_LOOKS)
+def test_outputs_that_only_look_right_earn_nothing_sb_07(
+    validator: NatAgentValidator, tasks: dict[str, Task], name: str
+) -> None:
+    result = judge(validator, tasks["double_number"], answer(tasks["double_number"], body=RIGHT_LOOKS[name]))
+    assert result.total == 0.0, result
 
 
 def test_hangs_end_in_time_and_keep_what_was_reached(validator: NatAgentValidator, tasks: dict[str, Task]) -> None:
     task = tasks["double_number"]
-    impatient = NatAgentValidator(EnvironmentConfig(sandbox=SandboxConfig(job_timeout_s=5.0)), validator._sandbox)
     for changes in ({"head": "while True: pass\n"}, {"body": "while True: pass"}):
         started = time.monotonic()
-        result = judge(impatient, task, answer(task, **changes))
-        assert time.monotonic() - started < 12.0
-        assert result.total <= 0.25
+        result = judge(validator, task, answer(task, **changes))
+        assert time.monotonic() - started < 28.0  # on a machine that is starved the clock is extended, up to threefold
+        assert result.total == 0.0
         assert any("timeout" in finding for finding in result.findings)
-    assert result.parts["builds"] == 1.0  # the second one hangs only when called
+    assert result.parts["shaping_builds"] == 1.0  # the second one hangs only when called
+
+
+def test_catastrophic_input_ends_at_the_limit_in_every_context_sb_10(
+    validator: NatAgentValidator, tasks: dict[str, Task]
+) -> None:
+    task = tasks["double_number"]
+    slow = answer(task, body="import re\nre.match(r'(a+)+$', 'a' * 40 + 'b')\nreturn x * 2")
+    right, wrong = task.hidden["solution"], answer(task, body="return x")
+    with ThreadPoolExecutor(4) as pool:
+        results = list(pool.map(lambda files: judge(validator, task, files), [right, wrong, slow] * 2))
+    assert [result.total for result in results] == [1.0, 0.0, 0.0] * 2
+    assert any("timeout" in finding for finding in results[2].findings)
 
 
 def test_half_right_tool_earns_between_wrong_and_right(validator: NatAgentValidator, tasks: dict[str, Task]) -> None:
     task = tasks["double_number"]
     half = judge(validator, task, answer(task, body="return x * 2 if x >= 0 else x"))
-    wrong = judge(validator, task, answer(task, body="return x"))
-    assert wrong.total < half.total < 1.0
-    assert wrong.total <= 0.35
+    assert 0.1 < half.total < 0.9
+    assert judge(validator, task, answer(task, body="return x")).total == 0.0
 
 
 def test_right_tool_with_a_wrong_workflow_file_earns_part(validator: NatAgentValidator, tasks: dict[str, Task]) -> None:
-    task = tasks["double_number"]
-    files = task.hidden["reference"]["files"] | {CONFIG: "workflow: [\n"}
-    result = judge(validator, task, files)
-    assert result.parts["vectors"] == 0.5
-    assert result.parts["e2e"] == 0.0
-
-
-def test_option_that_the_file_does_not_set_costs_outputs(validator: NatAgentValidator, tasks: dict[str, Task]) -> None:
     task = tasks["add_tax"]
-    files = task.hidden["reference"]["files"] | {CONFIG: "workflow:\n  _type: add_tax\n"}
-    result = judge(validator, task, files)
-    assert result.parts["vectors"] <= 0.1
+    result = judge(validator, task, task.hidden["solution"] | {CONFIG: "workflow: [\n"})
+    assert result.parts["tools_oracle"] == 0.5
+    assert result.parts["workflow_e2e"] == result.parts["integration_build"] == 0.0
 
 
-def test_secrets_and_hidden_outputs_do_not_reach_the_package_sb_14(
-    validator: NatAgentValidator, tasks: dict[str, Task]
-) -> None:
+def test_secrets_do_not_reach_the_package_sb_14(validator: NatAgentValidator, tasks: dict[str, Task]) -> None:
     task = tasks["double_number"]
     spy = "import os\nraise ValueError(repr(dict(os.environ)) + repr(os.listdir('/')) + repr(os.listdir('.')))\n"
     result = judge(validator, task, answer(task, head=spy))
@@ -304,21 +183,88 @@ def test_secrets_and_hidden_outputs_do_not_reach_the_package_sb_14(
     assert "WANDB" not in str(result)
 
 
-def test_verdicts_are_the_same_from_many_threads_sb_10(validator: NatAgentValidator, tasks: dict[str, Task]) -> None:
-    task = tasks["double_number"]
-    right, wrong = task.hidden["reference"]["files"], answer(task, body="return x")
-    with ThreadPoolExecutor(4) as pool:
-        totals = list(pool.map(lambda files: judge(validator, task, files).total, [right, wrong] * 3))
-    assert totals[0::2] == [1.0] * 3
-    assert len(set(totals[1::2])) == 1
-    assert totals[1] < 0.35
+# ---- the workflow file ---------------------------------------------------------------------------------------------
 
 
-def test_visible_check_shows_examples_and_nothing_hidden(tasks: dict[str, Task], validator: NatAgentValidator) -> None:
+def test_a_key_that_stands_twice_is_an_error_with_both_lines_nt_01(
+    validator: NatAgentValidator, tasks: dict[str, Task]
+) -> None:
+    solution = tasks["trip_agent"].hidden["solution"]
+    lines = solution[CONFIG].splitlines()
+    again = "functions: {}\n"
+    result = judge(validator, tasks["trip_agent"], solution | {CONFIG: solution[CONFIG] + again})
+    assert any(f"'functions' stands twice, in lines 1 and {len(lines) + 1}" in text for text in result.findings)
+    inner = solution[CONFIG].replace("    model_name:", "    model_name: other\n    model_name:")
+    result = judge(validator, tasks["trip_agent"], solution | {CONFIG: inner})
+    assert any("'model_name' stands twice, in lines" in text for text in result.findings)
+    assert result.parts["integration_yaml"] == 0.0
+
+
+@pytest.mark.parametrize("value", ["no", "1.10", "012", "12:30:45", "2024-01-01"])
+def test_yaml_that_guesses_another_type_is_an_error_that_names_the_key_nt_02(
+    validator: NatAgentValidator, tasks: dict[str, Task], value: str
+) -> None:
+    task = tasks["name_pipeline"]
+    text = task.hidden["solution"][CONFIG].replace("host: team", f"host: {value}")
+    result = judge(validator, task, task.hidden["solution"] | {CONFIG: text})
+    assert any("make_user.host: Input should be a valid string" in finding for finding in result.findings), result
+    quoted = judge(validator, task, task.hidden["solution"] | {CONFIG: text.replace(value, f'"{value}"')})
+    assert not any(finding.startswith("schema") for finding in quoted.findings)
+
+
+def test_wrong_types_give_one_error_each_with_path_and_expected_type_nt_04(
+    validator: NatAgentValidator, tasks: dict[str, Task]
+) -> None:
+    task = tasks["trip_agent"]
+    text = task.hidden["solution"][CONFIG].replace(
+        "    model_name:", "    temperature: hot\n    max_tokens: -5\n    model_name:"
+    )
+    start = text.index("  tool_names:")
+    text = text[:start] + "  tool_names: a\n  description: 3\n  llm_name: main\n"
+    result = judge(validator, task, task.hidden["solution"] | {CONFIG: text})
+    [schema] = [finding for finding in result.findings if finding.startswith("schema: ")]
+    for path, expected in (
+        ("temperature", "valid number"),
+        ("max_tokens", "greater than 0"),
+        ("tool_names", "valid list"),
+        ("description", "valid string"),
+    ):
+        assert any(path in item and expected in item for item in schema.split("; ")), (path, schema)
+    assert result.parts["integration_yaml"] == 0.0
+
+
+def test_verdict_and_findings_agree_on_fifty_changed_files_nt_05(
+    validator: NatAgentValidator, tasks: dict[str, Task]
+) -> None:
+    task, rng = tasks["clamp_number"], random.Random(5)
+    solution = task.hidden["solution"]
+
+    def changed(number: int) -> dict[str, str]:
+        text = solution[CONFIG]
+        at = rng.randrange(len(text))
+        piece = rng.choice(["", " ", ":", "x", "\n", "0", "_type: nope\n", "- a\n"])
+        return solution | ({CONFIG: text[:at] + piece + text[at + rng.randrange(2) :]} if number else {})
+
+    answers = [changed(number) for number in range(50)]
+    with ThreadPoolExecutor(2) as pool:
+        results = list(pool.map(lambda files: judge(validator, task, files), answers))
+    assert results[0].is_success
+    for files, result in zip(answers, results, strict=True):
+        assert result.is_success == (result.findings == []), (files[CONFIG], result)
+        assert result.is_success == (result.total == 1.0)
+    unregistered = solution | {CONFIG: "workflow:\n  _type: no_such_function\n"}
+    result = judge(validator, task, unregistered)
+    assert any("workflow._type must be" in finding for finding in result.findings)
+    assert not result.is_success
+
+
+# ---- what the policy sees ------------------------------------------------------------------------------------------
+
+
+def test_visible_report_shows_stages_and_examples_and_nothing_hidden(tasks: dict[str, Task], sandbox: Sandbox) -> None:
     task = tasks["double_number"]
-    checker = PackageChecker(EnvironmentConfig(), validator._sandbox)
     spec = parse_spec(task.payload)
-    right = checker.check(spec, task.hidden["reference"]["files"])
+    right = visible_report(spec, task.hidden["solution"], sandbox)
     assert right.splitlines() == [
         "register: ok",
         "schema: ok",
@@ -326,18 +272,25 @@ def test_visible_check_shows_examples_and_nothing_hidden(tasks: dict[str, Task],
         "build: ok",
         "double_number(4): ok",
     ]
-    wrong = checker.check(spec, answer(task, body="return x"))
+    wrong = visible_report(spec, answer(task, body="return x"), sandbox)
     assert wrong.splitlines()[-1] == "double_number(4): expected 8, got 4"
-    assert "config.yml is missing" in checker.check(spec, {REGISTER: "x = 1\n"})
+    assert "config.yml is missing" in visible_report(spec, {REGISTER: "x = 1\n"}, sandbox)
 
 
-def test_parent_environment_is_left_alone(validator: NatAgentValidator) -> None:
-    del validator
-    assert os.environ.get("WANDB_API_KEY") == "dummy-secret-1"
-    assert not Path("hidden_tests").exists()
+def test_tests_report_counts_and_explains(tasks: dict[str, Task], sandbox: Sandbox) -> None:
+    task = tasks["trip_agent"]
+    spec, solution = parse_spec(task.payload), dict(task.hidden["solution"])
+    assert own_tests_report(spec, solution, sandbox) == "3 of 3 tests pass"
+    failing = solution | {TESTS: solution[TESTS].replace("'coat'", "'cloak'")}
+    report = own_tests_report(spec, failing, sandbox)
+    assert report.startswith("2 of 3 tests pass\ntests/test_tools.py::test_packing_advice: ")
+    assert "cloak" in report
+    assert own_tests_report(spec, solution, sandbox, ["tests/nowhere.py"]).startswith("no tests found")
 
 
-def test_task_is_whole(tasks: dict[str, Task]) -> None:
-    shown: Any = json.dumps([task.payload for task in tasks.values()])
-    assert "vectors" not in shown
-    assert "reference" not in shown
+def test_every_shipped_payload_keeps_its_secrets(tasks: dict[str, Task]) -> None:
+    for task in tasks.values():
+        shown: Any = repr(task.payload)
+        for secret in itertools.chain(task.hidden["reference"].values(), task.hidden["mutants"]):
+            assert secret["source"] not in shown
+        assert not {"vectors", "reference", "solution", "mutants", "generators"} & set(task.payload)

@@ -1,156 +1,246 @@
-"""From the sandbox's evidence to reward parts. Pure: all comparisons happen here, outside the sandbox.
+"""From evidence to reward parts. Pure: all comparisons happen here, outside the sandbox.
 
-The form parts together weigh a quarter, so that form never pays without function. What was said inside
-the sandbox (a test passed) counts at most as much as what was computed here (an output is right).
+Gates: form never pays without function. What is said of a tool's form counts no more than the share of hidden
+inputs that the tool answers rightly, integration counts nothing where no tool is right, and tests only pay
+for tools that are right. The `shaping` parts pay for form alone; their weight is 0 unless a config raises it,
+as it must for models that are too small to get a first reward otherwise.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from skyrl_nat.environments.nat_agent.compare import is_same, share_above_constant
-from skyrl_nat.environments.nat_agent.payload import AgentSpec, HiddenSpec, Vector
+from skyrl_nat.environments.nat_agent.cases import Cases
+from skyrl_nat.environments.nat_agent.compare import is_same, is_same_text, share_above_constant
+from skyrl_nat.environments.nat_agent.payload import AgentSpec, EndToEnd, ToolSpec, Vector
 from skyrl_nat.environments.nat_agent.static_checks import StaticReport
 
 WEIGHTS: dict[str, float] = {
-    "action": 0.02,
-    "files": 0.03,
-    "python": 0.04,
-    "yaml": 0.04,
-    "registers": 0.05,
-    "builds": 0.07,
-    "vectors": 0.40,
-    "errors": 0.05,
-    "tests": 0.10,
-    "e2e": 0.20,
+    "tools_oracle": 0.30,
+    "tools_errors": 0.05,
+    "tools_pattern": 0.05,
+    "tools_tests": 0.05,
+    "integration_build": 0.10,
+    "integration_yaml": 0.05,
+    "integration_mcp": 0.10,
+    "workflow_e2e": 0.25,
+    "workflow_errors": 0.05,
+    "shaping_files": 0.0,
+    "shaping_python": 0.0,
+    "shaping_yaml": 0.0,
+    "shaping_registers": 0.0,
+    "shaping_builds": 0.0,
 }
-"""Weight of each part. The form parts, down to `builds`, are 0.25 of 1."""
+"""Weight of each part; parts that a task does not ask for are left out and the rest is scaled up."""
 STANDALONE_SHARE = 0.5
 """Factor on right outputs of tools that work, but not from the workflow file."""
 
 Report = Mapping[str, Any]
 
 
-def empty_parts() -> dict[str, float]:
-    """Return every part at 0."""
-    return dict.fromkeys(WEIGHTS, 0.0)
+@dataclass(slots=True, kw_only=True)
+class Evidence:
+    """What the stages of one judgement said, sorted."""
+
+    stages: dict[str, Report] = field(default_factory=dict[str, Report])
+    """Stage -> its report, for those that come once."""
+    answers: dict[str, Report] = field(default_factory=dict[str, Report])
+    """Call id -> report."""
+    tools: dict[str, Report] = field(default_factory=dict[str, Report])
+    """Function -> what NAT knows of it."""
+
+    @classmethod
+    def of(cls, output: Report) -> "Evidence":
+        """Sort the answer of a `nat_validate` job; what is not of the right shape is left out."""
+        evidence = cls()
+        items = output.get("stages")
+        for item in items if isinstance(items, list) else []:
+            if not isinstance(item, dict):
+                continue
+            stage = str(item.get("stage"))
+            if "id" in item:
+                evidence.answers.setdefault(str(item["id"]), item)
+            elif stage == "introspect":
+                evidence.tools.setdefault(str(item.get("tool")), item)
+            else:
+                evidence.stages.setdefault(stage, item)
+        return evidence
+
+    def passed(self, stage: str) -> bool:
+        """Return whether a stage said that it went well."""
+        return self.stages.get(stage, {}).get("ok") is True
 
 
-def static_parts(static: StaticReport) -> dict[str, float]:
+def empty_parts(spec: AgentSpec) -> dict[str, float]:
+    """Return every part that a task asks for, at 0."""
+    parts = dict.fromkeys(WEIGHTS, 0.0)
+    if not spec.integration.mcp:
+        del parts["integration_mcp"]
+    if not spec.integration.num_tests:
+        del parts["tools_tests"]
+    return parts
+
+
+def shaping_parts(spec: AgentSpec, static: StaticReport) -> dict[str, float]:
     """Return the parts that nothing has to run for; the others are 0."""
-    return empty_parts() | {
-        "action": 1.0 if static.files else 0.0,
-        "files": static.files_share,
-        "python": static.python_share,
-        "yaml": static.yaml_share,
+    return empty_parts(spec) | {
+        "shaping_files": static.files_share,
+        "shaping_python": static.python_share,
+        "shaping_yaml": static.yaml_share,
     }
 
 
 def compute_parts(
-    spec: AgentSpec, hidden: HiddenSpec, static: StaticReport, output: Report
-) -> tuple[dict[str, float], list[str]]:
-    """Return the value of every part, and findings.
+    spec: AgentSpec, cases: Cases, static: StaticReport, evidence: Evidence, findings: list[str]
+) -> dict[str, float]:
+    """Return the value of every part but the tests'; adds to the findings.
 
     Args:
         spec: The visible half.
-        hidden: The hidden half.
+        cases: What was asked, with the right answers.
         static: What the parent saw.
-        output: Answer of the `nat_validate` job.
+        evidence: What the job said.
+        findings: Grows.
     """
-    findings: list[str] = []
-    if output.get("end") == "died":
-        # Whoever leaves before the end earns nothing at all; nobody gets there by an honest mistake.
-        return empty_parts(), ["no complete result: the process ended before the checks did"]
-    if output.get("end") == "timeout":
-        findings.append("timeout: the package did not come to an end")
-    stages = {str(item.get("stage")): item for item in _reports(output, "stages") if item.get("stage") not in _MANY}
-    findings += [
-        f"{name}: {str(stages[name].get('error', ''))[:300]}"
-        for name in _STAGES
-        if name in stages and stages[name].get("ok") is not True
-    ]
-    parts = static_parts(static)
-    parts["registers"] = _passed(stages, "register")
-    parts["builds"] = _passed(stages, "build")
-    if not (_passed(stages, "schema") and _passed(stages, "options")):
-        parts["yaml"] = min(parts["yaml"], 0.5)
-    answers = {str(item.get("id")): item for item in _reports(output, "stages") if item.get("stage") in _MANY}
-    works_from_file = STANDALONE_SHARE if not parts["builds"] else 1.0
-    parts["vectors"] = works_from_file * _vector_share(hidden, answers, findings)
-    # Without error cases there is nothing to refuse, and the part follows the outputs.
-    parts["errors"] = min(parts["vectors"], _error_share(hidden, answers, findings) if hidden.errors else 1.0)
-    parts["tests"] = min(parts["vectors"], _test_share(hidden, output, findings))
-    parts["e2e"] = _share("end to end", "e2e", hidden.e2e, answers, findings)
-    return parts, findings
+    parts = shaping_parts(spec, static)
+    is_built = evidence.passed("register") and evidence.passed("build")
+    parts["shaping_registers"] = float(evidence.passed("register"))
+    parts["shaping_builds"] = float(is_built)
+    right = _tool_shares(spec, cases, evidence, findings)
+    factor = 1.0 if is_built else STANDALONE_SHARE
+    parts["tools_oracle"] = factor * _mean(right.values())
+    parts["tools_errors"] = factor * _mean(_error_shares(spec, cases.errors, evidence, right, findings))
+    parts["tools_pattern"] = _mean(
+        right[tool.name] * _pattern_share(tool, spec.is_full, static, evidence, findings) for tool in spec.functions
+    )
+    has_function = parts["tools_oracle"] > 0
+    parts["integration_build"] = float(is_built) * parts["tools_oracle"]
+    is_clean = evidence.passed("schema") and evidence.passed("options") and static.yaml_share == 1.0
+    asked = [is_clean, *([static.is_installable] if spec.integration.is_installable else [])]
+    asked.append(_options_are_set(spec, evidence, findings))
+    parts["integration_yaml"] = parts["integration_build"] * _mean(map(float, asked))
+    if spec.integration.mcp:
+        parts["integration_mcp"] = float(has_function) * _mcp_share(spec, cases, static, evidence, findings)
+    if is_built:
+        parts["workflow_e2e"] = float(has_function) * _end_to_end_share(cases.e2e, evidence, findings)
+        refused = [
+            _is_refused(case.output, evidence.answers, f"e2e_error/{i}") for i, case in enumerate(cases.e2e_errors)
+        ]
+        if not all(refused):
+            findings.append(f"workflow: {sum(refused)} of {len(refused)} bad inputs refused with the right exception")
+        # Without error cases there is nothing to refuse, and the part follows the outputs.
+        parts["workflow_errors"] = min(parts["workflow_e2e"], _mean(map(float, refused)) if refused else 1.0)
+    return parts
 
 
-_MANY = ("call", "e2e")
-_STAGES = ("register", "schema", "options", "build")
+def _mean(values: Any) -> float:
+    numbers = list(values)
+    return sum(numbers) / len(numbers) if numbers else 1.0
 
 
-def _reports(output: Report, key: str) -> list[Report]:
-    items = output.get(key)
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+def _tool_shares(spec: AgentSpec, cases: Cases, evidence: Evidence, findings: list[str]) -> dict[str, float]:
+    """Return the share of hidden inputs that each function answers rightly, above the best constant.
+
+    The lower one of recorded and fresh inputs counts, so knowing old ones by heart does not pay.
+    """
+    shares: dict[str, float] = {}
+    for tool in spec.functions:
+        halves: list[list[tuple[bool, Any]]] = [[], []]
+        for index, vector in enumerate(cases.calls):
+            if vector.tool == tool.name:
+                is_right = _is_right(tool, vector, evidence.answers.get(f"call/{index}", {}))
+                halves[index >= cases.num_recorded].append((is_right, vector.output))
+        right = [is_right for half in halves for is_right, _ in half]
+        if not all(right):
+            findings.append(f"tool {tool.name}: {sum(right)} of {len(right)} hidden inputs right")
+        shares[tool.name] = min(
+            (share_above_constant([r for r, _ in half], [output for _, output in half]) for half in halves if half),
+            default=0.0,
+        )
+    return shares
 
 
-def _passed(stages: Mapping[str, Report], name: str) -> float:
-    return 1.0 if stages.get(name, {}).get("ok") is True else 0.0
+def _is_right(tool: ToolSpec, vector: Vector, report: Report) -> bool:
+    return "output" in report and "error" not in report and is_same(vector.output, report["output"], tool.compare)
 
 
-def _vector_share(hidden: HiddenSpec, answers: Mapping[str, Report], findings: list[str]) -> float:
-    by_tool: dict[str, list[tuple[int, Vector]]] = defaultdict(list)
-    for index, vector in enumerate(hidden.vectors):
-        by_tool[vector.tool].append((index, vector))
-    shares = []
-    for tool, items in by_tool.items():
-        is_right = [_is_right(vector, answers.get(f"vector/{index}", {})) for index, vector in items]
-        if not all(is_right):
-            findings.append(f"tool {tool}: {sum(is_right)} of {len(is_right)} hidden inputs right")
-        shares.append(share_above_constant(is_right, [vector.output for _, vector in items]))
-    return sum(shares) / len(shares)
+def _is_refused(name: str, answers: Mapping[str, Report], key: str) -> bool:
+    raised = answers.get(key, {}).get("raised")
+    return isinstance(raised, list) and name in raised
 
 
-def _share(
-    what: str,
-    key: str,
-    vectors: tuple[Vector, ...],
-    answers: Mapping[str, Report],
-    findings: list[str],
+def _error_shares(
+    spec: AgentSpec, errors: Sequence[Vector], evidence: Evidence, right: Mapping[str, float], findings: list[str]
+) -> list[float]:
+    """Return, for each function, how much of what must be refused is; never more than its right outputs."""
+    by_tool: dict[str, list[bool]] = defaultdict(list)
+    for index, vector in enumerate(errors):
+        by_tool[vector.tool].append(_is_refused(vector.raises, evidence.answers, f"error/{index}"))
+    for name, refused in by_tool.items():
+        if not all(refused):
+            findings.append(
+                f"tool {name}: {sum(refused)} of {len(refused)} bad inputs refused with the right exception"
+            )
+    return [min(right[tool.name], _mean(map(float, by_tool[tool.name]))) for tool in spec.functions]
+
+
+def _pattern_share(
+    tool: ToolSpec, is_full: bool, static: StaticReport, evidence: Evidence, findings: list[str]
 ) -> float:
-    is_right = [_is_right(vector, answers.get(f"{key}/{index}", {})) for index, vector in enumerate(vectors)]
+    """Return the share of NAT's patterns that a function follows: what NAT itself knows of it, and hints."""
+    known = evidence.tools.get(tool.name, {})
+    inputs = known.get("inputs")
+    listed = inputs.get("properties") if isinstance(inputs, dict) else None
+    properties: dict[str, Any] = listed if isinstance(listed, dict) else {}
+    wanted: dict[str, Any] = tool.inputs["properties"]
+    types = {name: schema.get("type") for name, schema in properties.items() if isinstance(schema, dict)}
+    checks = {
+        "must have a description": not is_full or bool(str(known.get("description", "")).strip()),
+        f"must take {', '.join(wanted)}": list(properties) == list(wanted),
+        "must have the documented input types": types == {name: schema["type"] for name, schema in wanted.items()},
+        f"must return {tool.returns}": str(known.get("output")).partition("[")[0] == tool.returns.partition("[")[0],
+        "must annotate every argument and return": static.hint_share == 1.0,
+        "must refuse bad input": static.has_raise or not tool.errors,
+    }
+    findings += [f"pattern: {tool.name} {text}" for text, holds in checks.items() if not holds]
+    return _mean(map(float, checks.values()))
+
+
+def _options_are_set(spec: AgentSpec, evidence: Evidence, findings: list[str]) -> bool:
+    is_whole = True
+    for tool in spec.functions:
+        options = evidence.tools.get(tool.name, {}).get("options")
+        found: dict[str, Any] = options if isinstance(options, dict) else {}
+        for option in tool.config:
+            if not is_same(option.value, found.get(option.name)):
+                findings.append(f"options: {tool.name}.{option.name} must be {option.value!r} in the workflow file")
+                is_whole = False
+    return is_whole
+
+
+def _end_to_end_share(runs: Sequence[EndToEnd], evidence: Evidence, findings: list[str]) -> float:
+    is_right: list[bool] = []
+    for index, run in enumerate(runs):
+        report = evidence.answers.get(f"e2e/{index}", {})
+        is_right.append("output" in report and "error" not in report and is_same(run.output, report["output"]))
     if not all(is_right):
-        findings.append(f"{what}: {sum(is_right)} of {len(is_right)} hidden inputs right")
-    return share_above_constant(is_right, [vector.output for vector in vectors])
+        findings.append(f"workflow: {sum(is_right)} of {len(is_right)} hidden runs right")
+    return share_above_constant(is_right, [run.output for run in runs])
 
 
-def _is_right(vector: Vector, report: Report) -> bool:
-    return "output" in report and "error" not in report and is_same(vector.output, report["output"])
-
-
-def _error_share(hidden: HiddenSpec, answers: Mapping[str, Report], findings: list[str]) -> float:
-    num_right = 0
-    for index, vector in enumerate(hidden.errors):
-        raised = answers.get(f"error/{index}", {}).get("raised")
-        num_right += isinstance(raised, list) and vector.raises in raised
-    if num_right < len(hidden.errors):
-        findings.append(f"errors: {num_right} of {len(hidden.errors)} bad inputs refused with the right exception")
-    return num_right / len(hidden.errors)
-
-
-def _test_share(hidden: HiddenSpec, output: Report, findings: list[str]) -> float:
-    """Return the share of the expected tests that were reported as passed and nothing else."""
-    outcomes: dict[str, set[str]] = defaultdict(set)
-    for item in _reports(output, "tests"):
-        if "test" in item:
-            outcomes[str(item["test"])].add(str(item.get("outcome")))
-    if output.get("tests_end") != "done":
-        error = str(output.get("tests_error", ""))[:300]
-        findings.append(f"hidden tests: no complete result ({output.get('tests_end')}) {error}".rstrip())
-        return 0.0
-    missing = [test for test in hidden.expected_tests if test not in outcomes]
-    passed = [test for test in hidden.expected_tests if outcomes.get(test) == {"passed"}]
+def _mcp_share(spec: AgentSpec, cases: Cases, static: StaticReport, evidence: Evidence, findings: list[str]) -> float:
+    """Return the share of calls over MCP that give the right text; nothing without the start script."""
+    served = evidence.stages.get("mcp", {}).get("tools")
+    names = {str(item.get("name")) for item in served if isinstance(item, dict)} if isinstance(served, list) else set()
+    missing = [name for name in spec.integration.mcp if name not in names]
     if missing:
-        findings.append(f"hidden tests: {len(missing)} missing")
-    if len(passed) < len(hidden.expected_tests):
-        findings.append(f"hidden tests: {len(passed)} of {len(hidden.expected_tests)} passed")
-    return len(passed) / len(hidden.expected_tests)
+        findings.append(f"mcp: {', '.join(missing)} not served; {evidence.stages.get('mcp', {}).get('error', '')}")
+    is_right: list[bool] = []
+    for index, vector in enumerate(cases.mcp):
+        text = evidence.answers.get(f"mcp/{index}", {}).get("text")
+        is_right.append(vector.tool in names and is_same_text(vector.output, text, spec.tool(vector.tool).compare))
+    if not all(is_right):
+        findings.append(f"mcp: {sum(is_right)} of {len(is_right)} calls right")
+    share = share_above_constant(is_right, [vector.output for vector in cases.mcp])
+    return share if static.script and static.yaml_share > 0 else 0.0

@@ -1,6 +1,9 @@
 """What the parent can see without running anything: files there, Python parses, YAML loads without doubles."""
 
 import ast
+import itertools
+import shlex
+import tomllib
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -8,10 +11,13 @@ from typing import Any
 
 import yaml
 
+from skyrl_nat.environments.nat_agent.patterns import count_hints, find_test_names, is_registration
 from skyrl_nat.environments.nat_agent.payload import AgentSpec
+from skyrl_nat.environments.nat_agent.suspicion import suspicious_code, suspicious_files
 
-MAX_FILES = 16
+MAX_FILES = 24
 MAX_FILE_CHARS = 20_000
+SCRIPT_FOLDERS = ("scripts", "")
 _CONFIG_NAMES = ("config", "workflow")
 
 
@@ -31,7 +37,18 @@ class StaticReport:
     """0 no Python or it does not parse, 0.5 it parses, 1 it also registers an async function."""
     yaml_share: float
     """0 no YAML or it does not load, 0.5 it loads, 1 it also names the workflow."""
-    findings: list[str] = field(default_factory=list)
+    hint_share: float = 0.0
+    """Share of arguments and returns of the package's functions that are annotated."""
+    has_raise: bool = False
+    """Whether the package's code refuses anything."""
+    tests: tuple[str, ...] = ()
+    """Ids of the package's own tests, `file::name` without parameters."""
+    script: str = ""
+    """Path of the MCP start script whose last command starts NAT's server; empty if there is none."""
+    is_installable: bool = False
+    """Whether pyproject.toml has the entry point that NAT looks for."""
+    suspicions: tuple[str, ...] = ()
+    findings: list[str] = field(default_factory=list[str])
 
     @property
     def files_share(self) -> float:
@@ -45,25 +62,37 @@ def check_files(spec: AgentSpec, files: dict[str, str]) -> StaticReport:
     kept = {path: text for path, text in list(files.items())[:MAX_FILES] if len(text) <= MAX_FILE_CHARS}
     if len(kept) < len(files):
         findings.append(f"left out {len(files) - len(kept)} files: at most {MAX_FILES} of {MAX_FILE_CHARS} characters")
-    source_root, module = "", ""
-    for root in ("src", ""):
-        if f"{root}/{spec.package}/register.py".lstrip("/") in kept:
-            source_root, module = root, f"{spec.package}.register"
-            break
+    source_root = "src" if f"src/{spec.package}/register.py" in kept else ""
+    path = f"{source_root}/{spec.package}/register.py".lstrip("/")
+    module = f"{spec.package}.register" if path in kept else ""
     if not module:
         findings.append(f"{spec.package}/register.py is missing")
     config = _find_config(kept)
     if not config:
         findings.append(f"{spec.package}/config.yml is missing")
+    trees = _parse_python(kept, findings)
+    package = {name: tree for name, tree in (trees or {}).items() if not is_test_file(name)}
     return StaticReport(
         files=kept,
         source_root=source_root,
         module=module,
         config=config,
-        python_share=_check_python(kept, findings) if module else 0.0,
+        python_share=_python_share(trees, package, findings) if module else 0.0,
         yaml_share=_check_yaml(config, kept[config], spec, findings) if config else 0.0,
+        hint_share=count_hints(package.values()),
+        has_raise=any(isinstance(node, ast.Raise) for tree in package.values() for node in ast.walk(tree)),
+        tests=_find_tests(spec, trees or {}, findings),
+        script=_find_script(spec, kept, config, findings),
+        is_installable=_is_installable(spec, kept, findings),
+        suspicions=(*suspicious_files(files), *suspicious_code(trees or {})),
         findings=findings,
     )
+
+
+def is_test_file(path: str) -> bool:
+    """Return whether pytest would collect a file."""
+    pure = PurePosixPath(path)
+    return pure.suffix == ".py" and (pure.name.startswith("test_") or pure.stem.endswith("_test"))
 
 
 def _find_config(files: dict[str, str]) -> str:
@@ -72,33 +101,89 @@ def _find_config(files: dict[str, str]) -> str:
     return min(named or paths, default="", key=lambda path: (len(path), path))
 
 
-def _check_python(files: dict[str, str], findings: list[str]) -> float:
-    has_registration = False
+def _parse_python(files: dict[str, str], findings: list[str]) -> dict[str, ast.Module] | None:
+    """Return the syntax trees; None where the package's own code does not parse."""
+    trees: dict[str, ast.Module] = {}
+    is_whole = True
     for path, text in files.items():
         if not path.endswith(".py"):
             continue
         try:
-            tree = ast.parse(text, filename=path)
+            trees[path] = ast.parse(text, filename=path)
         except SyntaxError as error:
             findings.append(f"{path}:{error.lineno}: {error.msg}")
-            return 0.0
+            is_whole = is_whole and is_test_file(path)
         except (ValueError, RecursionError, MemoryError) as error:
             findings.append(f"{path}: cannot be parsed: {type(error).__name__}")
-            return 0.0
-        has_registration |= any(_is_registration(node) for node in ast.walk(tree))
-    if not has_registration:
-        findings.append("no async function is decorated with @register_function")
-    return 1.0 if has_registration else 0.5
+            is_whole = is_whole and is_test_file(path)
+    return trees if is_whole else None
 
 
-def _is_registration(node: ast.AST) -> bool:
-    if not isinstance(node, ast.AsyncFunctionDef):
-        return False
-    for decorator in node.decorator_list:
-        target = decorator.func if isinstance(decorator, ast.Call) else decorator
-        name = target.attr if isinstance(target, ast.Attribute) else getattr(target, "id", "")
-        if name == "register_function":
+def _python_share(trees: dict[str, ast.Module] | None, package: dict[str, ast.Module], findings: list[str]) -> float:
+    if trees is None:
+        return 0.0
+    if any(is_registration(node) for tree in package.values() for node in ast.walk(tree)):
+        return 1.0
+    findings.append("no async function is decorated with @register_function")
+    return 0.5
+
+
+def _find_tests(spec: AgentSpec, trees: dict[str, ast.Module], findings: list[str]) -> tuple[str, ...]:
+    names = [f"{path}::{name}" for path, tree in trees.items() if is_test_file(path) for name in find_test_names(tree)]
+    found = tuple(dict.fromkeys(names))  # of two with one name, Python keeps the last
+    if len(found) < spec.integration.num_tests:
+        findings.append(f"tests: at least {spec.integration.num_tests} must be there, found {len(found)}")
+    return found
+
+
+def _find_script(spec: AgentSpec, files: dict[str, str], config: str, findings: list[str]) -> str:
+    """Return the start script that ends with NAT's own server on the package's own config."""
+    if not spec.integration.mcp:
+        return ""
+    for folder in SCRIPT_FOLDERS:
+        path = f"{folder}/setup_mcp.sh".lstrip("/")
+        if path not in files:
+            continue
+        words = _last_command(files[path])
+        if words[:3] == ["nat", "mcp", "serve"] and config and _names_config(words, config):
+            return path
+        findings.append(f"{path}: the last command must be `nat mcp serve --config_file {config}`, got {words[:6]}")
+        return ""
+    findings.append("scripts/setup_mcp.sh is missing")
+    return ""
+
+
+def _last_command(text: str) -> list[str]:
+    lines = text.replace("\\\n", " ").splitlines()
+    for line in reversed(lines):
+        try:
+            words = shlex.split(line, comments=True)
+        except ValueError:
+            return []
+        if words:
+            return words[1:] if words[0] == "exec" else words
+    return []
+
+
+def _names_config(words: list[str], config: str) -> bool:
+    for option, value in itertools.pairwise(words):
+        if option == "--config_file" and value.removeprefix("./") == config:
             return True
+    return any(word == f"--config_file={config}" for word in words)
+
+
+def _is_installable(spec: AgentSpec, files: dict[str, str], findings: list[str]) -> bool:
+    """Return whether the entry point names the package's own register module."""
+    if not spec.integration.is_installable:
+        return False
+    try:
+        value: Any = tomllib.loads(files.get("pyproject.toml", ""))
+        points = value["project"]["entry-points"]["nat.components"]
+        if any(point == f"{spec.package}.register" for point in points.values()):
+            return True
+        findings.append(f"pyproject.toml: an entry point nat.components must be {spec.package}.register")
+    except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        findings.append(f"pyproject.toml: must have [project.entry-points.'nat.components'], got {error}"[:200])
     return False
 
 
@@ -113,11 +198,23 @@ def _check_yaml(path: str, text: str, spec: AgentSpec, findings: list[str]) -> f
     if found != spec.workflow_type:
         findings.append(f"{path}: workflow._type must be {spec.workflow_type}, got {str(found)[:60]}")
         return 0.5
+    llms = value.get("llms")
+    missing = [name for name in spec.integration.llms if not (isinstance(llms, dict) and name in llms)]
+    if missing:
+        findings.append(f"{path}: llms must have {', '.join(missing)}")
+        return 0.5
     return 1.0
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """A safe loader that refuses a key twice in one mapping."""
+    """A safe loader that refuses a key twice in one mapping, and anchors."""
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.peek_event()
+        if isinstance(event, yaml.AliasEvent):
+            line = event.start_mark.line + 1
+            raise ValueError(f"alias *{event.anchor} in line {line}: nested ones grow without bound, write it out")
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: dict[Any, int] = {}
@@ -138,6 +235,9 @@ def load_yaml(text: str) -> Any:
 
     Raises:
         yaml.YAMLError: It is no YAML.
-        ValueError: A key stands twice in one mapping; the message has both lines.
+        ValueError: A key stands twice in one mapping (the message has both lines), or there is an alias.
     """
-    return yaml.load(text, Loader=_StrictLoader)
+    try:
+        return yaml.load(text, Loader=_StrictLoader)
+    except (LookupError, TypeError, AttributeError) as error:  # from PyYAML's own constructors: `!!int ""`
+        raise ValueError(f"a tag does not fit its value: {type(error).__name__}: {error}") from error

@@ -8,9 +8,12 @@ import json
 import os
 import select
 import signal
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
+from typing import NoReturn
+
+import isolation
+import job_clock
 
 MAX_REPORT_BYTES = 800_000
 
@@ -37,14 +40,15 @@ def run_worker(function: Callable[[Emit], None], deadline: float) -> tuple[list[
     child = os.fork()
     if child == 0:
         _be_worker(function, write_end)
+    lead_group(child)
     os.close(write_end)
     data, is_timeout = _read_reports(read_end, child, deadline)
     os.close(read_end)
-    _kill_worker(child)
+    end_worker(child)
     reports = []
     for line in data.split(b"\n"):
         with contextlib.suppress(ValueError, RecursionError):
-            report = json.loads(line)
+            report = json.loads(line, parse_constant=_refuse_constant)
             if isinstance(report, dict):
                 reports.append(report)
     if is_timeout:
@@ -53,8 +57,11 @@ def run_worker(function: Callable[[Emit], None], deadline: float) -> tuple[list[
     return (reports[:-1], "done") if is_done else (reports, "died")
 
 
-def _be_worker(function: Callable[[Emit], None], write_end: int) -> None:
-    os.setpgid(0, 0)
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON")
+
+
+def _be_worker(function: Callable[[Emit], None], write_end: int) -> NoReturn:
     os.dup2(write_end, 3)
     os.closerange(4, 1024)
 
@@ -64,6 +71,7 @@ def _be_worker(function: Callable[[Emit], None], write_end: int) -> None:
             data = data[os.write(3, data) :]
 
     try:
+        isolation.become_worker()
         function(emit)
         emit({"stage": "end"})
     except BaseException as error:  # noqa: BLE001 - a fork must end here whatever happens
@@ -76,11 +84,10 @@ def _be_worker(function: Callable[[Emit], None], write_end: int) -> None:
 def _read_reports(read_end: int, child: int, deadline: float) -> tuple[bytes, bool]:
     data = bytearray()
     while True:
-        left = deadline - time.monotonic()
-        if left <= 0:
+        if job_clock.has_passed(deadline):
             return bytes(data), True
-        has_exited = bool(os.waitpid(child, os.WNOHANG)[0])
-        ready, _, _ = select.select([read_end], [], [], 0.0 if has_exited else min(left, 0.05))
+        has_exited = reap_orphans({child})
+        ready, _, _ = select.select([read_end], [], [], 0.0 if has_exited else 0.05)
         while ready:
             chunk = os.read(read_end, 1 << 16)
             data += chunk
@@ -91,12 +98,27 @@ def _read_reports(read_end: int, child: int, deadline: float) -> tuple[bytes, bo
             return bytes(data), False
 
 
-def _kill_worker(child: int) -> None:
+def reap_orphans(own: Container[int]) -> bool:
+    """Reap what the job's processes have left to this one; returns whether one of `own` has ended, not reaped."""
+    with contextlib.suppress(ChildProcessError):
+        while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if ended.si_pid in own:
+                return True
+            os.waitpid(ended.si_pid, 0)
+    return False
+
+
+def lead_group(child: int) -> None:
+    """Give a fork its own process group, from both sides: whoever comes first."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        if os.getpid() == 1:  # of the job's own pid namespace
-            os.kill(-1, signal.SIGKILL)
-        else:
-            os.killpg(child, signal.SIGKILL)
+        os.setpgid(child, child)
+
+
+def end_worker(child: int) -> None:
+    """Kill and reap a worker and, from the job's first process, all else that the job has started."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(child, signal.SIGKILL)
+    isolation.kill_workers()
     with contextlib.suppress(ChildProcessError):
         os.waitpid(child, 0)
 

@@ -4,16 +4,18 @@
 forks one worker per phase (`forked_worker`). The verdict is computed outside the sandbox.
 """
 
-import contextlib
 import importlib
-import os
-import socket
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+import bash_job
+import probe
 from forked_worker import Emit, run_worker, write_files
+
+Job = Callable[[dict, str, float], dict]
+"""Takes arguments, the work folder and a deadline; returns plain JSON."""
 
 
 def preload(modules: list[str]) -> list[str]:
@@ -25,11 +27,17 @@ def preload(modules: list[str]) -> list[str]:
     return modules
 
 
+def find(kind: str) -> Job | None:
+    """Return the job of a kind: of this file, else one of NAT's where NAT is preloaded."""
+    nat_jobs = sys.modules.get("nat_jobs")
+    return JOBS.get(kind) or (nat_jobs.JOBS.get(kind) if nat_jobs is not None else None)
+
+
 def run(job: dict, folder: str) -> dict:
     """Write the job's files and run it; returns its JSON answer."""
-    write_files(job["files"], folder)
     deadline = time.monotonic() + job["timeout_s"]
-    return JOBS[job["kind"]](job["arguments"], folder, deadline)
+    write_files(job["files"], folder)
+    return find(job["kind"])(job["arguments"], folder, deadline)
 
 
 def _python(arguments: dict, folder: str, deadline: float) -> dict:
@@ -46,33 +54,9 @@ def _python(arguments: dict, folder: str, deadline: float) -> dict:
 
 
 def _probe(arguments: dict, folder: str, deadline: float) -> dict:
-    """Report what a job can see and do, for the start-up check."""
-    del arguments, deadline
-    pids = [entry.name for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    lines = Path("/proc/self/status").read_text().splitlines() if pids else []
-    capabilities = [line.split()[1] for line in lines if line.startswith("CapEff")]
-    has_network = False
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe, contextlib.suppress(OSError):
-        probe.connect(("192.0.2.1", 9))  # sends nothing; only asks for a route
-        has_network = True
-    return {
-        "pid": os.getpid(),
-        "uid": os.getuid(),
-        "num_processes": len(pids),
-        "capabilities": capabilities[0] if capabilities else "0",
-        "has_network": has_network,
-        "environment": sorted(os.environ),
-        "is_home_visible": any(Path(path).exists() for path in ("/root/.ssh", "/etc/passwd", "/etc/hostname")),
-        "is_work_writable": os.access(folder, os.W_OK),
-    }
+    """Report what a job can see and do, for the check at the start."""
+    reports, end = run_worker(lambda emit: probe.report(emit, arguments, folder), deadline)
+    return {"report": reports[0] if reports else {}, "end": end}
 
 
-def _nat_validate(arguments: dict, folder: str, deadline: float) -> dict:
-    return importlib.import_module("nat_jobs").validate(arguments, folder, deadline)
-
-
-JOBS: dict[str, Callable[[dict, str, float], dict]] = {
-    "probe": _probe,
-    "python": _python,
-    "nat_validate": _nat_validate,
-}
+JOBS: dict[str, Job] = {"probe": _probe, "python": _python, "bash": bash_job.run_bash}

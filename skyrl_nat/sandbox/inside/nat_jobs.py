@@ -1,29 +1,38 @@
-"""The NAT job: register, load, build, call, run end to end, and hidden pytest tests.
+"""The NAT job: register, load, build, introspect, call, run end to end, serve over MCP.
 
-Every stage goes through NAT's own code. Only inputs come in; outputs go out as plain JSON and are
-compared by the parent, which alone knows the expected values.
+Every stage goes through NAT's own code. Only inputs come in; outputs go out as plain JSON and are compared by
+the parent, which alone knows the expected values.
 """
 
 import asyncio
-import json
+import gc
+import importlib
 import logging
-import math
-import os
-import secrets
+import sys
 import time
-from contextlib import AsyncExitStack, suppress
+from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
-import nat_testing
-from forked_worker import Emit, describe, run_worker, write_files
-from nat_package import Package, build_alone, import_package
+import nat_mcp_script
+import nat_own_tests
+from forked_worker import Emit, run_worker
+from nat_package import Alone, Package, import_package
+from values import describe, encode, error_report
 
-_MAX_VALUE_CHARS = 20_000
-_MAX_DEPTH = 12
-_TEST_SHARE = 0.35
-"""Share of the clock kept for pytest."""
-_TEST_FOLDER = "hidden_tests"
+PROVIDED = (
+    "nat.plugins.langchain.agent.react_agent.agent",
+    "nat.plugins.langchain.agent.tool_calling_agent.agent",
+    "nat.plugins.langchain.control_flow.router_agent.agent",
+    "nat.plugins.mcp.server.front_end_plugin_worker",
+    "nat.runtime.session",
+    "mcp.shared.memory",
+    "anyio._backends._asyncio",
+    "nat_llm",
+    "mcp.client.streamable_http",
+)
+"""Imported beside NAT's plugins, so that no job pays for them."""
 
 
 def register_plugins() -> None:
@@ -31,76 +40,101 @@ def register_plugins() -> None:
     from nat.runtime.loader import PluginTypes, discover_and_register_plugins
 
     discover_and_register_plugins(PluginTypes.CONFIG_OBJECT)
+    for name in PROVIDED:
+        importlib.import_module(name)
+    nat_own_tests.preload_pytest()
+    gc.set_threshold(100_000, 50, 100)  # a job is short: collecting costs it more than it gains
     logging.disable(logging.CRITICAL)
 
 
 def validate(arguments: dict, folder: str, deadline: float) -> dict:
-    """Return `{"stages": [...], "end": ..., "tests": [...], "tests_end": ...}`.
+    """Return `{"stages": [...], "end": ...}`.
 
     Args:
-        arguments: `source_root`, `module`, `config`, `tools` (type names), `calls` and `e2e`
-            (`{"id", "tool", "input"}`), `test_files`.
+        arguments: `source_root`, `module`, `config`, `tools` (type names), `calls` (`{"id", "tool", "input"}`), `e2e`
+            (`{"id", "input", "script"}`), `style` (workflow type), `options` (function -> what it is
+            built with where the workflow file cannot be used), `mcp` (calls as above; None for no server).
         folder: The work folder that holds the package.
         deadline: Monotonic time by which the answer must be there.
     """
-    tests = arguments.pop("test_files", {})
-    reserve = (deadline - time.monotonic()) * _TEST_SHARE if tests else 0.0
-    stages, end = run_worker(lambda emit: _session(emit, arguments, folder), deadline - reserve)
-    answer: dict[str, Any] = {"stages": stages, "end": end, "tests": [], "tests_end": "none"}
-    if tests and any(stage.get("stage") == "build" and stage.get("ok") is True for stage in stages):
-        # Drawn only now: the first worker, which ran the policy's code, cannot know it.
-        nonce = secrets.token_hex(8)
-        write_files({f"{_TEST_FOLDER}/{name}": text for name, text in tests.items()}, folder)
-        reports, answer["tests_end"] = run_worker(lambda emit: _pytest(emit, arguments, folder, nonce), deadline)
-        answer["tests"] = [report for report in reports if report.pop("nonce", "") == nonce]
-        answer["tests_error"] = next((str(r.get("error")) for r in reports if r.get("stage") == "crash"), "")
-    return answer
+    stages, end = run_worker(lambda emit: asyncio.run(_stages(emit, arguments, folder)), deadline)
+    return {"stages": stages, "end": end}
 
 
-def _session(emit: Emit, arguments: dict, folder: str) -> None:
-    asyncio.run(_stages(emit, arguments, folder))
+JOBS: dict[str, Callable[[dict, str, float], dict]] = {
+    "nat_validate": validate,
+    "nat_own_tests": nat_own_tests.run_own_tests,
+    "nat_mcp_script": nat_mcp_script.run_script,
+}
+"""Kinds of jobs that need NAT."""
 
 
 async def _stages(emit: Emit, arguments: dict, folder: str) -> None:
     """Run the ladder; each stage reports before the next one starts."""
+    _report(emit, "register", lambda: _register(arguments, folder))
+    async with AsyncExitStack() as stack:
+        package = await _open(emit, arguments, folder, stack)
+        if package is None and arguments["module"] not in sys.modules:
+            return
+        if package is not None:
+            await _introspect(emit, arguments, package)
+        found = package or Alone(arguments["options"], stack)
+        for item in arguments["calls"]:
+            await _call(emit, item, found)
+        if package is None:
+            return
+        for item in arguments["e2e"]:
+            await _run_end_to_end(emit, item, package, arguments["style"])
+        if arguments["mcp"] is not None:
+            await _serve(emit, arguments["mcp"], package)
+
+
+async def _open(emit: Emit, arguments: dict, folder: str, stack: AsyncExitStack) -> Package | None:
+    """Load the workflow file and build it."""
+    import nat_llm
     from nat.builder.workflow_builder import WorkflowBuilder
     from nat.runtime.loader import load_config
 
-    registered = _report(emit, "register", lambda: _register(arguments, folder))
-    config = None
-    if arguments["config"]:
-        path = Path(folder) / arguments["config"]
-        config = _report(emit, "schema", lambda: load_config(path))
-        if config is not None:
-            _report(emit, "options", lambda: _refuse_stray_options(path, config))
-    async with AsyncExitStack() as stack:
-        package = None
-        if config is not None:
-            try:
-                builder = await stack.enter_async_context(WorkflowBuilder.from_config(config=config))
-                builder.get_workflow()
-                package = Package(config, builder, stack)
-                emit({"stage": "build", "ok": True, "error": ""})
-            except BaseException as error:  # noqa: BLE001 - whatever the policy's code raises is a finding
-                emit({"stage": "build", "ok": False, "error": describe(error)})
-        if package is None and registered is None:
-            return
-        for item in arguments["calls"]:
-            await _call(emit, item, package, stack)
-        if package is not None:
-            for item in arguments["e2e"]:
-                await _run_end_to_end(emit, item, package)
+    if not arguments["config"]:
+        return None
+    path = Path(folder) / arguments["config"]
+    config = _report(emit, "schema", lambda: load_config(path))
+    if config is None:
+        return None
+    _report(emit, "options", lambda: _refuse_stray_options(path, config))
+    emit({"stage": "llms", "types": {name: str(llm.type) for name, llm in config.llms.items()}})
+    nat_llm.replace_llms(config)
+    started = time.monotonic()
+    try:
+        builder = await stack.enter_async_context(WorkflowBuilder.from_config(config=config))
+        builder.get_workflow()
+    except BaseException as error:  # noqa: BLE001 - whatever the policy's code raises is a finding
+        emit({"stage": "build", "ok": False, "error": describe(error), "seconds": time.monotonic() - started})
+        return None
+    emit({"stage": "build", "ok": True, "error": "", "seconds": time.monotonic() - started})
+    return Package(config, builder, stack)
 
 
-def _report(emit: Emit, stage: str, action: Any) -> Any:
+def _report(emit: Emit, stage: str, action: Callable[[], Any]) -> Any:
     """Run one stage; returns its result, or None where it failed."""
+    started = time.monotonic()
+    result, problem = None, ""
     try:
         result = action()
     except BaseException as error:  # noqa: BLE001 - whatever the policy's code raises is a finding
-        emit({"stage": stage, "ok": False, "error": describe(error)})
-        return None
-    emit({"stage": stage, "ok": True, "error": ""})
+        problem = _schema_problem(error)
+    emit({"stage": stage, "ok": result is not None, "error": problem, "seconds": time.monotonic() - started})
     return result
+
+
+def _schema_problem(error: BaseException) -> str:
+    """Return what is wrong, every field of a schema error with its path."""
+    for candidate in (error, error.__cause__, error.__context__):
+        listed = getattr(candidate, "errors", None)
+        if type(candidate).__name__ == "ValidationError" and callable(listed):
+            texts = [f"{'.'.join(map(str, item['loc']))}: {item['msg'][:160]}" for item in listed()[:12]]
+            return "; ".join(texts)[:1500]
+    return describe(error)
 
 
 def _register(arguments: dict, folder: str) -> list[str]:
@@ -120,106 +154,73 @@ def _refuse_stray_options(path: Path, config: Any) -> bool:
 
     written = yaml.safe_load(path.read_text(encoding="utf-8"))
     entries = [("workflow", written.get("workflow"), config.workflow)]
-    for name, entry in (written.get("functions") or {}).items():
-        entries.append((f"functions.{name}", entry, config.functions.get(name)))
+    for section in ("functions", "llms"):
+        for name, entry in (written.get(section) or {}).items():
+            entries.append((f"{section}.{name}", entry, getattr(config, section).get(name)))
     stray = []
     for path_name, entry, parsed in entries:
         known = {"_type"}
         for name, field in type(parsed).model_fields.items():
-            known |= {name, field.alias or name}
-        stray += [f"{path_name}.{key}" for key in entry or {} if key not in known]
+            known |= {name, field.alias or name, *_aliases(field.validation_alias)}
+        allows_more = type(parsed).model_config.get("extra") == "allow" and path_name.startswith("llms.")
+        stray += [f"{path_name}.{key}" for key in entry or {} if key not in known and not allows_more]
     if stray:
         raise ValueError(f"unknown option {', '.join(stray)}")
     return True
 
 
-async def _call(emit: Emit, item: dict, package: Package | None, stack: AsyncExitStack) -> None:
+def _aliases(alias: Any) -> list[str]:
+    choices = getattr(alias, "choices", [alias])
+    return [choice for choice in choices if isinstance(choice, str)]
+
+
+async def _introspect(emit: Emit, arguments: dict, package: Package) -> None:
+    """Report what NAT knows of each wanted function."""
+    for tool in arguments["tools"]:
+        report: dict[str, Any] = {"stage": "introspect", "tool": tool}
+        try:
+            function = await package.find(tool)
+            config = getattr(package.config.functions.get(package.name_of(tool)), "model_dump", dict)()
+            if getattr(package.config.workflow, "type", None) == tool:
+                config = package.config.workflow.model_dump()
+            report |= {
+                "description": str(function.description or "")[:2000],
+                "inputs": function.input_schema.model_json_schema(),
+                "output": getattr(function.single_output_type, "__name__", str(function.single_output_type)),
+                "options": {key: encode(value) for key, value in config.items()},
+            }
+        except BaseException as error:  # noqa: BLE001 - whatever the policy's code raises is a finding
+            report |= {"error": describe(error)}
+        emit(report)
+
+
+async def _call(emit: Emit, item: dict, package: Package | Alone) -> None:
     report: dict[str, Any] = {"stage": "call", "id": item["id"]}
     try:
-        if package is not None:
-            function = await package.find(item["tool"])
-        else:
-            function = await stack.enter_async_context(build_alone(item["tool"]))
+        function = await package.find(item["tool"])
         report["output"] = encode(await function.ainvoke(item["input"]))
     except BaseException as error:  # noqa: BLE001 - whatever the policy's code raises is an answer
-        report |= _error_report(error)
+        report |= error_report(error)
     emit(report)
 
 
-async def _run_end_to_end(emit: Emit, item: dict, package: Package) -> None:
+async def _run_end_to_end(emit: Emit, item: dict, package: Package, style: str) -> None:
+    import nat_llm
+
     report: dict[str, Any] = {"stage": "e2e", "id": item["id"]}
+    names = {config.type: name for name, config in package.config.functions.items()}
+    nat_llm.play(item.get("script") or [{"final": ""}], style=style, names=names)
     try:
         report["output"] = encode(await package.run_workflow(item["input"]))
     except BaseException as error:  # noqa: BLE001 - whatever the policy's code raises is an answer
-        report |= _error_report(error)
+        report |= error_report(error)
     emit(report)
 
 
-def _error_report(error: BaseException) -> dict:
-    names = [cls.__name__ for cls in type(error).__mro__]
-    if "ValidationError" in names:  # pydantic's is a ValueError, but the tool did not raise it
-        names = ["ValidationError"]
-    return {"error": describe(error), "raised": names}
+async def _serve(emit: Emit, calls: list[dict], package: Package) -> None:
+    import nat_mcp
 
-
-def encode(value: Any) -> Any:
-    """Return a value as plain JSON; what is not exactly a JSON type becomes `{"$foreign": type name}`."""
-    encoded = _encode(value, 0)
-    if len(json.dumps(encoded)) > _MAX_VALUE_CHARS:
-        return {"$foreign": "longer than allowed"}
-    return encoded
-
-
-def _encode(value: Any, depth: int) -> Any:
-    kind = type(value)
-    if value is None or kind in (bool, str):
-        return value
-    if kind is int and abs(value) < 1 << 200:
-        return value
-    if kind is float and math.isfinite(value):
-        return value
-    if kind is list and depth < _MAX_DEPTH:
-        return [_encode(item, depth + 1) for item in value]
-    if kind is dict and depth < _MAX_DEPTH and all(type(key) is str for key in value):
-        return {key: _encode(item, depth + 1) for key, item in value.items()}
-    return {"$foreign": kind.__name__[:60]}
-
-
-def _pytest(emit: Emit, arguments: dict, folder: str, nonce: str) -> None:
-    """Run the hidden tests without any conftest, ini file or plugin of the package."""
-    import pytest
-
-    class Recorder:
-        """Reports each test's result on the worker's own channel."""
-
-        def pytest_runtest_logreport(self, report: Any) -> None:
-            """Report the call, and set-up or tear-down where they failed."""
-            if report.when == "call" or report.outcome != "passed":
-                test = report.nodeid.rpartition("/")[2]
-                text = "" if report.outcome == "passed" else str(report.longrepr)[-300:]
-                emit(
-                    {
-                        "nonce": nonce,
-                        "test": test,
-                        "when": report.when,
-                        "outcome": report.outcome,
-                        "text": text,
-                    }
-                )
-
-    nat_testing.use(arguments, folder)
-    tests = f"{folder}/{_TEST_FOLDER}"
-    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
-    options = [
-        "--noconftest",
-        "-c",
-        os.devnull,
-        "--rootdir",
-        tests,
-        "--import-mode=importlib",
-        "-q",
-    ]
-    options += ["-p", "no:cacheprovider", "-p", "no:faulthandler"]
-    with suppress(SystemExit):
-        code = pytest.main([*options, tests], plugins=[Recorder()])
-        emit({"nonce": nonce, "exit_code": int(code)})
+    try:
+        await nat_mcp.check_mcp(emit, calls, package)
+    except BaseException as error:  # noqa: BLE001 - whatever the policy's code raises is a finding
+        emit({"stage": "mcp", "ok": False, "error": describe(error), "tools": []})

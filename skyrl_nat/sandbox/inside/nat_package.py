@@ -4,7 +4,6 @@ import importlib
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 
@@ -16,16 +15,29 @@ class Package:
         self.config = config
         self.builder = builder
         self._stack = stack
+        self._found: dict[str, Any] = {}
         self._sessions: Any = None
+
+    def name_of(self, tool: str) -> str:
+        """Return the name under which the workflow file has a function type; the type itself if it has not."""
+        for name, config in self.config.functions.items():
+            if getattr(config, "type", None) == tool:
+                return name
+        return tool
 
     async def find(self, tool: str) -> Any:
         """Return the function of a type: from `functions:`, else the workflow itself, else built by defaults."""
-        for name, config in self.config.functions.items():
-            if getattr(config, "type", None) == tool:
-                return await self.builder.get_function(name)
+        if tool not in self._found:
+            self._found[tool] = await self._find(tool)
+        return self._found[tool]
+
+    async def _find(self, tool: str) -> Any:
+        name = self.name_of(tool)
+        if name in self.config.functions:
+            return await self.builder.get_function(name)
         if getattr(self.config.workflow, "type", None) == tool:
             return self.builder.get_workflow()
-        return await self._stack.enter_async_context(build_alone(tool))
+        return await self._stack.enter_async_context(build_alone(tool, {}))
 
     async def run_workflow(self, value: Any) -> Any:
         """Return the workflow's result through NAT's session manager."""
@@ -39,16 +51,33 @@ class Package:
             return await runner.result()
 
 
+class Alone:
+    """Functions of a package whose workflow file cannot be used, each built by itself."""
+
+    def __init__(self, options: dict[str, dict], stack: AsyncExitStack) -> None:
+        """Keep what to build them with."""
+        self._options = options
+        self._stack = stack
+        self._found: dict[str, Any] = {}
+
+    async def find(self, tool: str) -> Any:
+        """Return the function of a type."""
+        if tool not in self._found:
+            built = build_alone(tool, self._options.get(tool, {}))
+            self._found[tool] = await self._stack.enter_async_context(built)
+        return self._found[tool]
+
+
 @asynccontextmanager
-async def build_alone(tool: str) -> AsyncIterator[Any]:
-    """Build one registered function with its default options."""
+async def build_alone(tool: str, options: dict) -> AsyncIterator[Any]:
+    """Build one registered function."""
     from nat.builder.workflow_builder import WorkflowBuilder
     from nat.cli.type_registry import GlobalTypeRegistry
 
     for registered in GlobalTypeRegistry.get().get_registered_functions():
         if registered.local_name == tool:
             async with WorkflowBuilder() as builder:
-                yield await builder.add_function(tool, registered.config_type())
+                yield await builder.add_function(tool, registered.config_type(**options))
             return
     raise LookupError(f"no function of type {tool!r} is registered")
 
@@ -62,16 +91,3 @@ def import_package(arguments: dict, folder: str) -> None:
         sys.path.insert(0, root)
     with GlobalTypeRegistry.get().pause_registration_changed_hooks():
         importlib.import_module(arguments["module"])
-
-
-@asynccontextmanager
-async def open_package(arguments: dict, folder: str) -> AsyncIterator[Package]:
-    """Import, load and build; for the hidden tests."""
-    from nat.builder.workflow_builder import WorkflowBuilder
-    from nat.runtime.loader import load_config
-
-    import_package(arguments, folder)
-    config = load_config(Path(folder) / arguments["config"])
-    async with AsyncExitStack() as stack:
-        builder = await stack.enter_async_context(WorkflowBuilder.from_config(config=config))
-        yield Package(config, builder, stack)

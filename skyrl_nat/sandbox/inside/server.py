@@ -2,7 +2,7 @@
 
 Run as `python -I -B server.py '<settings as JSON>'` by the sandbox's interpreter. Frames of 4 bytes length
 and JSON come on stdin, answers go to stdout. Nothing that a policy wrote is ever imported here: a job
-runs in a child with namespaces, limits and a work folder of its own, and everything it started is
+runs in a child with walls, limits and a work folder of its own, and everything it started is
 killed before the next job. Stdlib only, and never the package itself.
 """
 
@@ -11,26 +11,29 @@ import gc
 import json
 import os
 import select
-import shutil
-import signal
 import struct
 import sys
 import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import NoReturn
 
 sys.path.append(str(Path(__file__).resolve().parent))
 
+import box
 import isolation
+import job_clock
 import jobs
+import processes
+from huge_pages import collapse_memory
+from watch import JobWatch
 
 LOG_TAIL_BYTES = 4000
 POLL_S = 0.05
-KILL_WAIT_S = 5.0
-ANSWER_S = 1.0
-"""A job ends its workers at the limit itself; this much later the server ends the job."""
-PAGE_KIB = os.sysconf("SC_PAGE_SIZE") // 1024
+COUNT_S = 5.0
+SPARE_THREADS = 512
+"""What the trainer may start while a job runs that has its uid; the job alone is stopped by `max_processes`."""
 
 
 def read_exactly(fd: int, size: int) -> bytes:
@@ -61,10 +64,15 @@ class Server:
     """Owns the channel to the parent and the life of one job at a time."""
 
     def __init__(self, settings: dict, channel_in: int, channel_out: int) -> None:
-        """Keep the settings; `settings` holds `mode`, `uid` and `limits`."""
+        """Keep the settings; `settings` holds `mode`, `uid`, `limits` and `scratch` (where boxes are made)."""
         self.mode = settings["mode"]
         self.uid = settings["uid"]
         self.limits = settings["limits"]
+        self._scratch = settings["scratch"]
+        self._family = processes.Family(is_alone=isolation.has_namespaces(self.mode), uid=self.uid)
+        self._pid = os.getpid()
+        self._num_threads = 0
+        self._counted = -COUNT_S
         self._in = channel_in
         self._out = channel_out
 
@@ -79,24 +87,32 @@ class Server:
             write_frame(self._out, self._answer(job))
 
     def _answer(self, job: dict) -> dict:
-        if job["kind"] not in jobs.JOBS:
+        if jobs.find(job["kind"]) is None:
             return {"status": "refused", "output": "", "log": f"unknown job {job['kind']!r}"}
         started = time.monotonic()
-        folder = isolation.WORK_FOLDER
-        if self.mode == isolation.PLAIN_MODE:
-            folder = tempfile.mkdtemp(prefix="skyrl-nat-job-")
-        try:
-            answer = self._run(job, folder)
-        finally:
-            kill_everything(self.mode)
-            if self.mode == isolation.PLAIN_MODE:
-                shutil.rmtree(folder, ignore_errors=True)
+        if isolation.has_namespaces(self.mode):
+            answer = self._run(job, "")
+        else:
+            self._count_threads()
+            folder = box.make_box(self._scratch, self.uid)
+            try:
+                answer = self._run(job, folder)
+            finally:
+                box.remove_box(folder, self.uid)
         answer["wall_s"] = time.monotonic() - started
         return answer
+
+    def _count_threads(self) -> None:
+        """Note how many threads the user of the jobs has beside them."""
+        now = time.monotonic()
+        if not self.uid and now > self._counted + COUNT_S:
+            self._num_threads = processes.count_threads(os.getuid()) + SPARE_THREADS
+            self._counted = now
 
     def _run(self, job: dict, folder: str) -> dict:
         result_read, result_write = os.pipe()
         log_read, log_write = os.pipe()
+        baseline = processes.read_process(os.getpid())
         child = os.fork()
         if child == 0:
             os.close(result_read)
@@ -104,13 +120,20 @@ class Server:
             self._in_child(job, folder, result_write, log_write)
         os.close(result_write)
         os.close(log_write)
+        watch = JobWatch(self._family, child, self.limits, job["timeout_s"], baseline.resident_kib)
+        if isolation.has_namespaces(self.mode):
+            watch.depth = 2
+        else:
+            watch.box, watch.uid = folder, self.uid
+            watch.must_show_files = self.mode == isolation.LANDLOCK_MODE
         try:
-            return self._watch(child, result_read, log_read, job["timeout_s"])
+            return self._collect(watch, child, result_read, log_read)
         finally:
+            self._family.kill(child)
             os.close(result_read)
             os.close(log_read)
 
-    def _in_child(self, job: dict, folder: str, result_fd: int, log_fd: int) -> None:
+    def _in_child(self, job: dict, folder: str, result_fd: int, log_fd: int) -> NoReturn:
         """Become the job; never returns."""
         code = 1
         try:
@@ -120,20 +143,14 @@ class Server:
             for fd in (self._in, self._out, null, log_fd):
                 os.close(fd)
             os.setsid()
-            if self.mode != isolation.PLAIN_MODE:
-                isolation.enter_namespaces(self.mode)
-                inner = os.fork()  # the first process of the new pid namespace
-                if inner:
-                    os.close(result_fd)
-                    os.waitpid(inner, 0)
-                    os._exit(0)
-                isolation.mount_private(self.limits)
-            isolation.set_limits(self.limits | {"cpu_s": job["timeout_s"]}, self.mode)
-            if self.mode != isolation.PLAIN_MODE:
-                isolation.drop_privileges(self.mode, self.uid)
-            isolation.set_dumpable(False)
-            os.chdir(folder)
-            answer = jobs.run(job, folder)
+            if isolation.has_namespaces(self.mode):
+                self._enter_namespaces(result_fd, job["timeout_s"])
+                work = self.limits["writable_folders"][0]
+            else:
+                work = self._enter_box(folder, job["timeout_s"])
+            job_clock.hide_from_workers()
+            os.chdir(work)
+            answer = jobs.run(job, work)
             write_all(result_fd, json.dumps(answer).encode())
             code = 0
         except BaseException as error:  # noqa: BLE001 - the fork must end here whatever happens
@@ -142,33 +159,62 @@ class Server:
         finally:
             os._exit(code)
 
-    def _watch(self, child: int, result_fd: int, log_fd: int, timeout_s: float) -> dict:
+    def _enter_namespaces(self, result_fd: int, cpu_s: float) -> None:
+        isolation.enter_namespaces(self.mode)
+        inner = os.fork()  # the first process of the new pid namespace
+        if inner:
+            os.close(result_fd)
+            os.waitpid(inner, 0)
+            os._exit(0)
+        isolation.mount_private(self.limits)
+        isolation.set_limits(self.limits, cpu_s=cpu_s, num_processes=self.limits["max_processes"])
+        isolation.drop_privileges(self.uid)
+        isolation.set_dumpable(False)
+        isolation.close_system_calls(self.mode, self.uid)
+        isolation.take_reins(0, can_kill_all=True)
+
+    def _enter_box(self, folder: str, cpu_s: float) -> str:
+        """Confine this process to a folder of the machine; returns the work folder in it."""
+        work, scratch = f"{folder}/{box.WORK}", f"{folder}/{box.SCRATCH}"
+        os.environ |= {"HOME": work, "TMPDIR": scratch}
+        is_confined = self.mode == isolation.LANDLOCK_MODE
+        isolation.set_limits(self.limits, cpu_s=cpu_s, num_processes=self._num_threads + self.limits["max_processes"])
+        if is_confined:
+            isolation.drop_privileges(self.uid)
+            isolation.set_dumpable(True)  # the server adds up what a job keeps in deleted files
+            isolation.close_file_system(self.limits, folder, self.uid)
+            isolation.close_system_calls(self.mode, self.uid)
+        isolation.take_reins(self._pid, can_kill_all=is_confined)
+        return work
+
+    def _collect(self, watch: JobWatch, child: int, result_fd: int, log_fd: int) -> dict:
         """Collect the answer until the job ends, its clock runs out or it outgrows a limit."""
-        deadline = time.monotonic() + timeout_s + ANSWER_S
-        baseline_kib = resident_kib(os.getpid())
         texts = {result_fd: bytearray(), log_fd: bytearray()}
         open_fds = {result_fd, log_fd}
         status = ""
         while not status:
-            has_exited = bool(os.waitpid(child, os.WNOHANG)[0])  # asked first: what it wrote is then all there
+            # Asked first: what it wrote is then all there. Not reaped: its pid must stay its own.
+            has_exited = os.waitid(os.P_PID, child, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
             self._read_some(open_fds, texts, log_fd, 0.0 if has_exited else POLL_S)
             reason = ""
             if len(texts[result_fd]) > self.limits["max_output_bytes"]:
                 status, reason = "died", "the answer is longer than max_output_bytes"
             elif has_exited or result_fd not in open_fds:
                 status = "done" if texts[result_fd] else "died"
-            elif time.monotonic() > deadline:
+            elif watch.is_over():
                 status = "timeout"
             else:
-                reason = self._excess(baseline_kib)
+                reason = watch.look()
                 status = "died" if reason else ""
             if reason:
                 texts[log_fd] += f"\n[{reason}]".encode()
-        output = texts[result_fd].decode("utf-8", "replace") if status == "done" else ""
+        if watch.is_starved():
+            status = "starved"
         return {
             "status": status,
-            "output": output,
+            "output": texts[result_fd].decode("utf-8", "replace") if status == "done" else "",
             "log": texts[log_fd].decode("utf-8", "replace")[-LOG_TAIL_BYTES:],
+            "cpu_wait_s": watch.waited_s,
         }
 
     def _read_some(self, open_fds: set, texts: dict, log_fd: int, wait_s: float) -> None:
@@ -183,66 +229,6 @@ class Server:
                 del texts[log_fd][:-LOG_TAIL_BYTES]
             if wait_s or not ready or max(map(len, texts.values())) > self.limits["max_output_bytes"]:
                 return
-
-    def _excess(self, baseline_kib: int) -> str:
-        """Return which limit the whole job has outgrown; limits of single processes do not add up."""
-        pids = descendants(self.mode)
-        if len(pids) > self.limits["max_processes"] + 2:
-            return f"killed: {len(pids)} processes"
-        grown_mib = sum(max(0, resident_kib(pid) - baseline_kib) for pid in pids) // 1024
-        if grown_mib > self.limits["memory_mib"]:
-            return f"killed: {grown_mib} MiB in all processes"
-        return ""
-
-
-def resident_kib(pid: int) -> int:
-    """Return the resident memory of a process, 0 if it is gone."""
-    try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE_KIB
-    except (OSError, IndexError, ValueError):
-        return 0
-
-
-def descendants(mode: str) -> list[int]:
-    """Return the pids that belong to the running job."""
-    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    if mode != isolation.PLAIN_MODE:
-        return [pid for pid in pids if pid > 1 and pid != os.getpid()]
-    parents = {}
-    for pid in pids:
-        try:
-            stat = Path(f"/proc/{pid}/stat").read_text(errors="replace")
-            parents[pid] = int(stat.rpartition(")")[2].split()[1])
-        except (OSError, IndexError, ValueError):
-            continue
-    found = {os.getpid()}
-    grown = True
-    while grown:
-        more = {pid for pid, parent in parents.items() if parent in found} - found
-        grown = bool(more)
-        found |= more
-    return sorted(found - {os.getpid()})
-
-
-def kill_everything(mode: str) -> None:
-    """Kill and reap all that a job started, its orphans too."""
-    deadline = time.monotonic() + KILL_WAIT_S
-    while time.monotonic() < deadline:
-        if mode == isolation.PLAIN_MODE:
-            for pid in descendants(mode):
-                with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.kill(pid, signal.SIGKILL)
-        else:
-            # In this pid namespace "everybody" is the job; init and the caller are spared.
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(-1, signal.SIGKILL)
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        if not descendants(mode):
-            return
-        time.sleep(0.002)
-    raise RuntimeError("processes of a job survived SIGKILL")
 
 
 def main() -> None:
@@ -261,13 +247,16 @@ def main() -> None:
     except ImportError as error:
         write_frame(channel_out, {"is_ready": False, "reason": f"{type(error).__name__}: {error}"})
         return
+    tempfile.tempdir = None  # a job has its own
+    job_clock.make_page()
     gc.collect()
     gc.freeze()
+    collapse_memory()
     answer = {
         "is_ready": True,
         "preloaded": preloaded,
         "preload_s": time.monotonic() - started,
-        "rss_mib": resident_kib(os.getpid()) // 1024,
+        "rss_mib": processes.read_process(os.getpid()).resident_kib // 1024,
         "num_threads": threading.active_count(),
     }
     write_frame(channel_out, answer)

@@ -6,10 +6,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from skyrl_nat.data.specs import SCHEMA, load_tasks, resolve_file, write_tasks
+from skyrl_nat.data.specs import HIDDEN_PREFIX, SCHEMA, load_tasks, resolve_file, write_tasks
 from skyrl_nat.environments.nat_agent.payload import parse_hidden, parse_spec
 from skyrl_nat.errors import DataError
 from skyrl_nat.types import Task
+
+SPLITS = ("train", "validation")
 
 
 def task(name: str, **changes: Any) -> Task:
@@ -92,15 +94,25 @@ def test_duplicate_ids_are_refused_within_and_across_files(tmp_path: Path) -> No
     [
         ({"payload": None}, "payload must not be empty"),
         ({"payload": "{"}, "payload must be JSON"),
-        ({"hidden": "[1]"}, "hidden must be a JSON object"),
+        ({"payload": "[1]"}, "payload must be a JSON object, got list"),
+        ({"hidden.vectors": "[1,"}, r"hidden\.vectors must be JSON text"),
+        ({"hidden.e2e": ""}, r"hidden\.e2e must be JSON text"),
         ({"task_id": ""}, "task_id must not be empty"),
         ({"difficulty": 9}, "difficulty must be in 1..5"),
         ({"family": "other"}, "family must be f"),
     ],
 )
 def test_bad_rows_are_refused_with_file_and_row_ds_11(tmp_path: Path, change: dict[str, Any], message: str) -> None:
-    good = {"task_id": "a", "family": "f", "difficulty": 1, "payload": "{}", "hidden": "{}"}
-    loose = pa.schema([pa.field(field.name, field.type) for field in SCHEMA])
+    good = {
+        "task_id": "a",
+        "family": "f",
+        "difficulty": 1,
+        "payload": "{}",
+        "hidden.vectors": "[1]",
+        "hidden.e2e": "[]",
+    }
+    names = [name for name in good if name.startswith(HIDDEN_PREFIX)]
+    loose = pa.schema([pa.field(f.name, f.type) for f in (*SCHEMA, *(pa.field(name, pa.string()) for name in names))])
     pq.write_table(
         pa.Table.from_pylist([good, {**good, "task_id": "b", **change}], schema=loose),
         tmp_path / "x.parquet",
@@ -119,7 +131,6 @@ def test_wrong_columns_are_refused_ds_05(tmp_path: Path) -> None:
         "family": ["f"],
         "difficulty": [1],
         "payload": ["{}"],
-        "hidden": ["{}"],
     }
     pq.write_table(pa.table(columns), tmp_path / "float.parquet")
     with pytest.raises(DataError, match="column task_id must be string, got double"):
@@ -132,22 +143,75 @@ def test_writer_refuses_what_is_no_json_with_the_row(tmp_path: Path) -> None:
             write_tasks([task("a"), bad], tmp_path / "x.parquet")
 
 
+def test_hidden_columns_come_back_as_they_were_and_only_where_they_were(tmp_path: Path) -> None:
+    tasks = [
+        task("a", hidden={"vectors": [{"input": {"k": None}}], "solution": {"f.py": "x = 1\n"}}),
+        task("b", hidden={"errors": []}),
+        task("c"),
+    ]
+    write_tasks(tasks, tmp_path / "x.parquet")
+    assert load_tasks([str(tmp_path / "x.parquet")]) == tasks
+    names = pq.ParquetFile(tmp_path / "x.parquet").schema_arrow.names
+    assert names == [*SCHEMA.names, "hidden.vectors", "hidden.solution", "hidden.errors"]
+
+
+def test_file_can_be_read_without_its_hidden_half(tmp_path: Path) -> None:
+    write_tasks([task("a", hidden={"vectors": [1]})], tmp_path / "x.parquet")
+    table = pq.ParquetFile(tmp_path / "x.parquet").read(columns=SCHEMA.names)
+    pq.write_table(table, tmp_path / "visible.parquet")
+    [loaded] = load_tasks([str(tmp_path / "visible.parquet")])
+    assert loaded == task("a")
+    assert loaded.hidden == {}
+
+
+def test_column_of_an_older_format_is_no_hidden_half(tmp_path: Path) -> None:
+    row = {"task_id": "a", "family": "f", "difficulty": 1, "payload": "{}", "hidden": '{"vectors": [1]}'}
+    pq.write_table(pa.Table.from_pylist([row]), tmp_path / "old.parquet")
+    assert load_tasks([str(tmp_path / "old.parquet")])[0].hidden == {}
+
+
 def test_shipped_tasks_are_whole_and_splits_share_no_tool() -> None:
-    splits = {
-        split: load_tasks([f"builtin:nat_agent/{split}"], family="nat_agent") for split in ("train", "validation")
-    }
-    assert [len(tasks) for tasks in splits.values()] == [40, 8]
-    names = {}
+    splits = {split: load_tasks([f"builtin:nat_agent/{split}"], family="nat_agent") for split in SPLITS}
+    assert [len(tasks) for tasks in splits.values()] == [47, 10]
+    names: dict[str, set[str]] = {}
     for split, tasks in splits.items():
-        names[split] = set()
+        names[split] = {tool.name for item in tasks for tool in parse_spec(item.payload).functions}
         for item in tasks:
-            names[split] |= {tool.name for tool in parse_spec(item.payload).functions}
-            hidden = parse_hidden(item.hidden)
-            examples = [json.dumps(e["input"]) for tool in item.payload["tools"] for e in tool["examples"]]
-            single = len(item.payload["tools"]) == 1
-            assert not single or not {json.dumps(v.input) for v in hidden.vectors} & set(examples)
-        assert {item.difficulty for item in tasks} == {1, 2, 3}
+            spec, hidden = parse_spec(item.payload), parse_hidden(item.hidden)
+            for tool in spec.functions:
+                shown = [json.dumps(example.input) for example in tool.examples]
+                asked = [json.dumps(vector.input) for vector in hidden.vectors if vector.tool == tool.name]
+                assert asked
+                assert not set(shown) & set(asked) or tool.name not in {name.name for name in spec.tools}
+            assert set(hidden.reference) == {tool.name for tool in spec.functions}
+            assert hidden.solution
     assert not names["train"] & names["validation"]
+
+
+def test_shipped_difficulties_go_from_one_tool_to_whole_agents() -> None:
+    levels = {split: {t.difficulty for t in load_tasks([f"builtin:nat_agent/{split}"])} for split in SPLITS}
+    assert levels == {"train": {1, 2, 3, 4, 5}, "validation": {1, 2, 3, 4}}
+    for split in SPLITS:
+        for item in load_tasks([f"builtin:nat_agent/{split}"]):
+            assert parse_spec(item.payload).is_full == (item.difficulty >= 4), item.task_id
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_shipped_files_have_hidden_columns_and_no_hidden_text_is_visible(split: str) -> None:
+    columns = pq.ParquetFile(resolve_file(f"builtin:nat_agent/{split}")).schema_arrow.names
+    hidden = {
+        f"hidden.{name}" for name in ("reference", "generators", "vectors", "errors", "mutants", "e2e", "solution")
+    }
+    assert hidden <= set(columns)
+    assert "hidden" not in columns
+    for item in load_tasks([f"builtin:nat_agent/{split}"]):
+        visible = json.dumps(item.payload)
+        assert item.visible().hidden == {}
+        for secret in ("async def", "vectors", "reference", "canar", "mutant", "generator", "solution", "script"):
+            assert f'"{secret}' not in visible
+        for source in [entry["source"] for entry in (*item.hidden["reference"].values(), *item.hidden["mutants"])]:
+            body = source.split("\n", 1)[1].strip()
+            assert len(body) < 12 or json.dumps(body).strip('"') not in visible, item.task_id
 
 
 def test_builtin_names_are_files_of_the_package() -> None:

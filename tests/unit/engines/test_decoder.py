@@ -10,6 +10,7 @@ from torch import Tensor
 
 from skyrl_nat.engines.decoder import Decoder, DecodingRequest
 from skyrl_nat.engines.kv_slots import KvShape, KvSlots
+from skyrl_nat.engines.stop_words import StopWatch
 from skyrl_nat.types import FinishReason
 
 SHAPE = KvShape(num_layers=1, num_kv_heads=1, head_dim=1, dtype=torch.float32, device="cpu")
@@ -73,6 +74,24 @@ def test_the_limit_ends_a_completion_without_an_end_token() -> None:
     finish(decoder)
     assert request.completion().token_ids == [2, 3]
     assert request.completion().finish_reason is FinishReason.LENGTH
+
+
+def test_a_stop_word_ends_a_completion_with_the_token_that_completes_it() -> None:
+    decoder = make_decoder(cycle_table())
+    words = SimpleNamespace(decode=lambda tokens: "".join(map(str, tokens)))
+    requests = [make_request([1], num_new=9), make_request([2], num_new=2), make_request([1], num_new=9)]
+    for request, word in zip(requests, ["34", "4", "50"], strict=True):
+        request.watch = StopWatch(words, [word])
+    decoder.waiting.extend(requests)
+    finish(decoder)
+    answers = [request.completion() for request in requests]
+    assert [answer.token_ids for answer in answers] == [[2, 3, 4], [3, 4], [2, 3, 4, 5, 0]]
+    assert [answer.finish_reason for answer in answers] == [
+        FinishReason.STOP_WORD,
+        FinishReason.STOP_WORD,  # not cut, though the limit is reached too
+        FinishReason.STOP,  # an end token belongs to no word
+    ]
+    assert len(answers[0].logprobs) == len(answers[0].token_versions) == 3
 
 
 def test_logprobs_are_those_at_the_sampling_temperature() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from safetensors.torch import load_file
-from tiny_model import make_tiny_model
+from tiny_model import make_tiny_model, make_tiny_tokenizer
 
 from skyrl_nat.config.rollout import EngineConfig
 from skyrl_nat.engines.vllm import VllmEngine
@@ -30,11 +30,15 @@ class FakeLlm:
 
     async def generate(self, prompt: Any, sampling: Any, *, request_id: str) -> AsyncIterator[SimpleNamespace]:
         self.calls.append("generate")
-        for token_ids, logprobs, reason in self.parts:
-            entries = [{token: SimpleNamespace(logprob=value) for token, value in row.items()} for row in logprobs]
-            yield SimpleNamespace(
-                outputs=[SimpleNamespace(token_ids=token_ids, logprobs=entries, finish_reason=reason)]
-            )
+        try:
+            for token_ids, logprobs, reason in self.parts:
+                entries = [{token: SimpleNamespace(logprob=value) for token, value in row.items()} for row in logprobs]
+                yield SimpleNamespace(
+                    outputs=[SimpleNamespace(token_ids=token_ids, logprobs=entries, finish_reason=reason)]
+                )
+        except GeneratorExit:
+            self.calls.append("abort")
+            raise
 
     async def pause_generation(self, *, mode: str, clear_cache: bool) -> None:
         self.calls.append("pause and clear" if clear_cache else "pause")
@@ -78,8 +82,8 @@ def engine_on(folder: Path, llm: FakeLlm, *, device: str = "cpu", **config: Any)
     return engine
 
 
-async def ask(engine: VllmEngine) -> Completion:
-    sampling = SamplingParams(max_new_tokens=4)
+async def ask(engine: VllmEngine, *stop: str) -> Completion:
+    sampling = SamplingParams(max_new_tokens=4, stop=stop)
     return await engine.generate(GenerationRequest(request_id="r", prompt_token_ids=[1], sampling=sampling))
 
 
@@ -103,6 +107,28 @@ def test_the_logprob_of_the_sampled_token_is_taken_whatever_else_is_listed(folde
     answer = asyncio.run(ask(engine_on(folder, llm)))
     assert (answer.token_ids, answer.logprobs) == ([9, 4, 3], [-2.5, -0.2, -0.3])
     assert answer.finish_reason is FinishReason.LENGTH
+
+
+def test_a_stop_word_ends_the_request_at_once_and_later_tokens_of_its_step_are_left_out(
+    folder: Path, llm: FakeLlm
+) -> None:
+    word = make_tiny_tokenizer()("<x>", add_special_tokens=False)["input_ids"]
+    assert len(word) == 3
+    tokens = [9, *word, 8, 7]
+    rows: Logprobs = [{token: -float(index)} for index, token in enumerate(tokens)]
+    llm.parts = [(tokens[:2], rows[:2], None), (tokens[2:], rows[2:], None), ([6], [{6: 0.0}], "stop")]
+    answer = asyncio.run(ask(engine_on(folder, llm), "<x>"))
+    assert answer.token_ids == [9, *word]
+    assert answer.logprobs == [0.0, -1.0, -2.0, -3.0]
+    assert answer.token_versions == [0] * 4
+    assert answer.finish_reason is FinishReason.STOP_WORD
+    assert llm.calls == ["generate", "abort"]
+
+
+def test_an_end_token_belongs_to_no_stop_word(folder: Path, llm: FakeLlm) -> None:
+    llm.parts = [([9, 2], [{9: 0.0}, {2: 0.0}], "stop")]
+    answer = asyncio.run(ask(engine_on(folder, llm), "<|im_end|>"))
+    assert (answer.token_ids, answer.finish_reason) == ([9, 2], FinishReason.STOP)
 
 
 @pytest.mark.parametrize("reason", ["abort", "error", "something new", None])

@@ -120,6 +120,8 @@ def test_nat_family_hands_over_its_files() -> None:
         assert await worker.metrics("r") == {
             "num_malformed_turns": 0.0,
             "num_validate_calls": 0.0,
+            "num_test_calls": 0.0,
+            "num_bash_calls": 0.0,
             "is_finished": 1.0,
             "num_turns": 1.0,
             "num_files": 1.0,

@@ -1,5 +1,7 @@
 """Figures of a batch, worked out by hand."""
 
+from dataclasses import replace
+
 import pytest
 
 from skyrl_nat.monitoring.metrics import group_metrics, staleness_metrics, standard_deviation
@@ -36,6 +38,19 @@ def test_means_are_over_rollouts_with_a_verdict_and_zero_is_a_verdict():
     assert metrics["reward/p/mean"] == 0.25
     assert metrics["rollout/infrastructure_failure/count"] == 1
     assert metrics["rollout/num_valid"] == 2
+
+
+def test_suspects_are_counted_among_all_that_were_judged_and_screened_ones_are_no_verdict():
+    suspected = RewardResult(total=1.0, parts={"p": 1.0}, is_success=True, suspicions=["early exit: a.py:1"])
+    screened = replace(rollout(1.0, outcome=Outcome.SCREENED), reward=suspected)
+    kept = replace(rollout(0.0), reward=replace(suspected, total=0.0))
+    failed = rollout(None, outcome=Outcome.VALIDATOR_FAILURE)
+    metrics = group_metrics([group(screened, kept, rollout(0.5), rollout(0.25), failed)])
+    assert metrics["reward/suspected/mean"] == 0.5
+    assert metrics["rollout/screened/count"] == 1
+    assert metrics["rollout/num_valid"] == 3
+    assert metrics["rollout/reward/mean"] == 0.25
+    assert metrics["reward/p/mean"] == (1.0 + 0.25 + 0.125) / 3
 
 
 def test_zero_spread_groups_are_counted():

@@ -18,6 +18,22 @@ def test_parts_that_a_task_has_not_leave_both_sums() -> None:
     assert rubric.score({"a": 1.0}).is_success
 
 
+def test_parts_without_weight_are_shown_and_decide_nothing() -> None:
+    rubric = Rubric(weights={"a": 1.0, "shaping": 0.0})
+    result = rubric.score({"a": 1.0, "shaping": 0.25})
+    assert (result.total, result.is_success) == (1.0, True)
+    assert result.parts == {"a": 1.0, "shaping": 0.25}
+    with pytest.raises(ValueError, match="must not all be 0"):
+        rubric.score({"shaping": 1.0})
+
+
+def test_findings_and_suspicions_are_handed_on_and_change_no_number() -> None:
+    rubric = Rubric(weights={"a": 1.0})
+    result = rubric.score({"a": 0.5}, findings=["f"], suspicions=("s",))
+    assert (result.findings, result.suspicions) == (["f"], ["s"])
+    assert result.total == rubric.score({"a": 0.5}).total == 0.5
+
+
 def test_scaling_all_weights_changes_nothing() -> None:
     parts = {"a": 0.25, "b": 0.75}
     one = Rubric(weights={"a": 1.0, "b": 2.0}).score(parts).total

@@ -4,8 +4,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
+from skyrl_nat.config.environment import Screen, SlowChecks
 from skyrl_nat.errors import SandboxError
-from skyrl_nat.rewards.worker import RewardWorker
+from skyrl_nat.rewards.worker import RewardWorker, group_seed
 from skyrl_nat.types import Outcome, RewardResult, Rollout, Task
 
 TASK = Task(task_id="t", family="f", payload={}, hidden={"answer": 1})
@@ -17,19 +20,23 @@ class FunctionValidator:
     def __init__(self, function: Callable[[Any], float]) -> None:
         self.function = function
         self.num_closes = 0
+        self.suspicions: list[str] = []
+        self.asked: list[tuple[int, bool]] = []
+        """Seed and thoroughness of every validation."""
 
-    def validate(self, task: Task, artifact: dict[str, Any]) -> RewardResult:
+    def validate(self, task: Task, artifact: dict[str, Any], *, seed: int = 0, is_final: bool = False) -> RewardResult:
+        self.asked.append((seed, is_final))
         assert task.hidden == {"answer": 1}
         total = self.function(artifact["x"])
-        return RewardResult(total=total, parts={"only": total}, is_success=total == 1.0)
+        return RewardResult(total=total, parts={"only": total}, is_success=total == 1.0, suspicions=self.suspicions)
 
     def close(self) -> None:
         self.num_closes += 1
 
 
-def rollout(x: Any, outcome: Outcome = Outcome.FINISHED) -> Rollout:
+def rollout(x: Any, outcome: Outcome = Outcome.FINISHED, rollout_id: str = "") -> Rollout:
     return Rollout(
-        rollout_id=f"r/{x}",
+        rollout_id=rollout_id or f"r/{x}",
         task=TASK.visible(),
         token_ids=[1],
         loss_mask=[True],
@@ -128,6 +135,57 @@ def test_a_timeout_error_of_the_validator_itself_keeps_its_name() -> None:
 
     bad = score(RewardWorker(FunctionValidator(fail), timeout_s=5.0, num_threads=1), [rollout(1)])[0]
     assert bad.reason == "validator: TimeoutError: inner"
+
+
+def test_rollouts_of_a_group_share_their_seed_and_no_other_group_has_it() -> None:
+    groups = [f"{label}-{index}" for label in ("train", "eval") for index in range(40)]
+    seeds = {group: {group_seed(f"{group}-{number}") for number in range(12)} for group in groups}
+    assert all(len(found) == 1 for found in seeds.values())
+    assert len(set.union(*seeds.values())) == len(groups)
+    assert all(0 <= seed < 2**48 for found in seeds.values() for seed in found)
+
+
+def test_validator_gets_the_seed_of_the_group() -> None:
+    validator = FunctionValidator(float)
+    worker = RewardWorker(validator, timeout_s=5.0, num_threads=1)
+    score(worker, [rollout(1, rollout_id=name) for name in ("train-3-0", "train-3-1", "train-4-0")])
+    assert [seed for seed, _ in validator.asked] == [group_seed("train-3-0")] * 2 + [group_seed("train-4-7")]
+
+
+@pytest.mark.parametrize(
+    ("slow_checks", "expected"),
+    [
+        (SlowChecks.evaluation, [False, True]),
+        (SlowChecks.never, [False, False]),
+        (SlowChecks.always, [True, True]),
+    ],
+)
+def test_slow_checks_are_made_in_evaluations_unless_the_config_says_otherwise(
+    slow_checks: SlowChecks, expected: list[bool]
+) -> None:
+    validator = FunctionValidator(float)
+    worker = RewardWorker(validator, timeout_s=5.0, num_threads=1, slow_checks=slow_checks)
+    score(worker, [rollout(1, rollout_id="train-0-0"), rollout(1, rollout_id="eval-0-0")])
+    assert [is_final for _, is_final in validator.asked] == expected
+
+
+def test_suspects_are_counted_and_trained_unless_the_config_drops_them() -> None:
+    validator = FunctionValidator(float)
+    validator.suspicions = ["early exit: a.py:1", "conftest: conftest.py"]
+    [kept] = score(RewardWorker(validator, timeout_s=5.0, num_threads=1), [rollout(0.5)])
+    assert (kept.outcome, kept.reason) == (Outcome.FINISHED, "")
+    [dropped] = score(RewardWorker(validator, timeout_s=5.0, num_threads=1, screen=Screen.drop), [rollout(0.5)])
+    assert dropped.outcome is Outcome.SCREENED
+    assert not dropped.outcome.is_trainable
+    assert dropped.reward is not None
+    assert (dropped.reward.total, dropped.reward.suspicions) == (0.5, validator.suspicions)
+    assert dropped.reason == "suspected: early exit: a.py:1; conftest: conftest.py"
+
+
+def test_dropping_suspects_leaves_all_others_alone() -> None:
+    worker = RewardWorker(FunctionValidator(float), timeout_s=5.0, num_threads=1, screen=Screen.drop)
+    [honest] = score(worker, [rollout(1.0)])
+    assert honest.outcome is Outcome.FINISHED
 
 
 def test_ping_and_close() -> None:

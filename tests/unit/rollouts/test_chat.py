@@ -29,6 +29,22 @@ def test_continuation_gives_what_the_template_would_give_for_the_whole_dialogue(
     assert tokenizer.decode(tokens) == whole
 
 
+def test_an_answer_without_an_end_token_is_closed_as_the_template_closes_it(tokenizer):
+    """Rows 42 and 46: what a stop word ended reads like a turn that the policy closed itself."""
+    codec = ChatCodec(tokenizer)
+    closed, open_ = codec.continuation_tokens(OBSERVATIONS), codec.continuation_tokens(OBSERVATIONS, is_closed=False)
+    assert open_ == [tokenizer.eos_token_id, *closed]
+
+
+def test_tools_go_through_the_template_where_it_has_a_place_for_them(tokenizer):
+    template = "{% if tools %}<|im_start|>tools\n{{ tools | tojson }}<|im_end|>\n{% endif %}" + tokenizer.chat_template
+    tools = [{"type": "function", "function": {"name": "add"}}]
+    codec = ChatCodec(_with_template(tokenizer, template))
+    assert codec.shows_tools(tools)
+    assert codec.show(codec.prompt_tokens(OBSERVATIONS, tools)).startswith('<|im_start|>tools\n[{"type": "function"')
+    assert not ChatCodec(tokenizer).shows_tools(tools)
+
+
 def test_prompt_has_no_second_start_token(tokenizer):
     """Row 45."""
     codec = ChatCodec(tokenizer)

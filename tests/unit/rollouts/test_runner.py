@@ -9,7 +9,9 @@ import pytest
 from skyrl_nat.config.rollout import History, RolloutConfig
 from skyrl_nat.environments.base import EnvironmentReply
 from skyrl_nat.errors import EngineError, WorkerError
-from skyrl_nat.rollouts.runner import GroupRunner, request_seed
+from skyrl_nat.rollouts.environment_player import EnvironmentPlayer
+from skyrl_nat.rollouts.policy_access import PolicyAccess, request_seed
+from skyrl_nat.rollouts.runner import GroupRunner
 from skyrl_nat.types import Completion, FinishReason, GenerationRequest, Outcome, RewardResult, Rollout, Task
 
 TASK = Task(task_id="t", family="f", payload={"x": 1}, hidden={"secret": 2})
@@ -22,8 +24,8 @@ class Codec:
     def prompt_tokens(self, messages):
         return [101, 102]
 
-    def continuation_tokens(self, observations):
-        return [201]
+    def continuation_tokens(self, observations, *, is_closed=True):
+        return [201] if is_closed else [EOS, 201]
 
     def decode(self, token_ids):
         return " ".join(map(str, token_ids))
@@ -93,16 +95,14 @@ async def score_by_name(task, rollouts):
     ]
 
 
-def play(engine, world, *, score=score_by_name, num_rollouts=1, **config):
-    settings = {"max_turns": 4, "max_new_tokens": 8, "max_total_tokens": 64, **config}
-    runner = GroupRunner(
-        generate=engine.generate,
-        environments=world,
-        score=score,
-        codec=Codec(),
-        config=RolloutConfig(**settings),
-        seed=5,
-    )
+def make_runner(engine, world, *, score=score_by_name, codec=None, **config):
+    settings = RolloutConfig(**{"max_turns": 4, "max_new_tokens": 8, "max_total_tokens": 64, **config})
+    policy = PolicyAccess(generate=engine.generate, codec=codec or Codec(), config=settings, seed=5)
+    return GroupRunner(player=EnvironmentPlayer(policy, world), score=score, config=settings)
+
+
+def play(engine, world, *, num_rollouts=1, **settings):
+    runner = make_runner(engine, world, **settings)
     return asyncio.run(runner.play_group(TASK, 9, num_rollouts=num_rollouts, temperature=1.0))
 
 
@@ -134,6 +134,20 @@ def test_cut_turn_ends_the_rollout_without_a_made_up_end_token():
     assert rollout.reason == "token limit of a turn"
     assert world.actions == ["7 8 9"], "the environment still sees what was written"
     assert rollout.reward is not None
+
+
+def test_a_turn_ended_by_a_stop_word_is_closed_by_a_token_that_is_not_trained():
+    """Row 46: the end token that the policy did not sample is context; the last turn gets none."""
+    stopped = completion([7, 8], FinishReason.STOP_WORD)
+    engine = Engine({0: stopped, 1: stopped})
+    rollout = play(engine, World(turns=2), stop=["8"]).rollouts[0]
+    assert rollout.token_ids == [101, 102, 7, 8, EOS, 201, 7, 8]
+    assert [int(bit) for bit in rollout.loss_mask] == [0, 0, 1, 1, 0, 0, 1, 1]
+    assert rollout.rollout_logprobs == [0.0, 0.0, -0.5, -0.5, 0.0, 0.0, -0.5, -0.5]
+    assert rollout.token_versions == [-1, -1, 3, 3, -1, -1, 3, 3]
+    assert rollout.outcome is Outcome.FINISHED
+    assert [request.sampling.stop for request in engine.requests] == [("8",), ("8",)]
+    assert engine.requests[1].prompt_token_ids == [101, 102, 7, 8, EOS, 201]
 
 
 def test_total_token_budget_holds():
@@ -284,14 +298,7 @@ def test_every_request_has_a_seed_of_its_own_that_does_not_depend_on_retries():
 
 def test_cancellation_passes_through_and_leaves_nothing_running():
     async def scenario():
-        runner = GroupRunner(
-            generate=Engine(delay=lambda request: 30).generate,
-            environments=World(),
-            score=None,
-            codec=Codec(),
-            config=RolloutConfig(max_total_tokens=64, max_new_tokens=8),
-            seed=0,
-        )
+        runner = make_runner(Engine(delay=lambda request: 30), World(), score=None)
         task = asyncio.create_task(runner.play_group(TASK, 0, num_rollouts=4, temperature=1.0))
         await asyncio.sleep(0.02)
         task.cancel()
@@ -323,16 +330,7 @@ class FaithfulCodec(ForgetfulCodec):
 
 def play_rendered(codec) -> tuple[Engine, Rollout]:
     engine = Engine()
-    runner = GroupRunner(
-        generate=engine.generate,
-        environments=World(turns=2),
-        score=score_by_name,
-        codec=codec,
-        config=RolloutConfig(max_turns=4, max_new_tokens=8, max_total_tokens=64, history=History.render),
-        seed=5,
-    )
-    group = asyncio.run(runner.play_group(TASK, 9, num_rollouts=1, temperature=1.0))
-    return engine, group.rollouts[0]
+    return engine, play(engine, World(turns=2), codec=codec, history=History.render).rollouts[0]
 
 
 def test_a_history_that_the_template_rewrites_becomes_a_segment_of_its_own():
@@ -373,11 +371,7 @@ def test_what_ends_a_step_leaves_no_sibling_running_and_is_not_swallowed(answer)
     async def scenario():
         engine = Ill()
         engine.answer = answer
-        config = RolloutConfig(max_total_tokens=64, max_new_tokens=8)
-        world, codec = World(turns=1), Codec()
-        runner = GroupRunner(
-            generate=engine.generate, environments=world, score=None, codec=codec, config=config, seed=0
-        )
+        runner = make_runner(engine, World(turns=1), score=None)
         with pytest.raises((ExceptionGroup, asyncio.CancelledError)):
             await runner.play_group(TASK, 9, num_rollouts=16, temperature=1.0)
         assert len(asyncio.all_tasks()) == 1

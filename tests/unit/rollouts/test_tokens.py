@@ -12,6 +12,8 @@ from tiny_model import make_tiny_tokenizer
 from skyrl_nat.config.rollout import RolloutConfig
 from skyrl_nat.environments.base import EnvironmentReply
 from skyrl_nat.rollouts.chat import ChatCodec
+from skyrl_nat.rollouts.environment_player import EnvironmentPlayer
+from skyrl_nat.rollouts.policy_access import PolicyAccess
 from skyrl_nat.rollouts.runner import GroupRunner
 from skyrl_nat.types import Completion, FinishReason, GenerationRequest, Message, Rollout, Task
 
@@ -65,14 +67,9 @@ class Dialogue:
 
 
 def play(dialogue: Dialogue) -> Rollout:
-    runner = GroupRunner(
-        generate=dialogue.generate,
-        environments=dialogue,
-        score=None,
-        codec=codec(),
-        config=RolloutConfig(max_turns=9, max_new_tokens=64, max_total_tokens=4096),
-        seed=0,
-    )
+    config = RolloutConfig(max_turns=9, max_new_tokens=64, max_total_tokens=4096)
+    policy = PolicyAccess(generate=dialogue.generate, codec=codec(), config=config, seed=0)
+    runner = GroupRunner(player=EnvironmentPlayer(policy, dialogue), score=None, config=config)
     task = Task(task_id="t", family="f", payload={})
     return asyncio.run(runner.play_group(task, 0, num_rollouts=1, temperature=1.0)).rollouts[0]
 

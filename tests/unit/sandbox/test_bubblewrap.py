@@ -142,31 +142,6 @@ def test_a_job_that_kills_everything_hurts_only_itself(sandbox: BubblewrapSandbo
     assert sandbox.num_restarts == restarts
 
 
-def test_probe_that_can_do_too_much_is_refused(sandbox: BubblewrapSandbox) -> None:
-    good = {
-        "uid": 1000,
-        "pid": 1,
-        "num_processes": 1,
-        "capabilities": "0000000000000000",
-        "has_network": False,
-        "environment": ["PATH", "HOME"],
-        "is_home_visible": False,
-        "is_work_writable": True,
-    }
-    sandbox.check_isolation(good)
-    for change in (
-        {"uid": 0},
-        {"capabilities": "0000000000200000"},
-        {"pid": 7},
-        {"has_network": True},
-        {"environment": ["WANDB_API_KEY"]},
-        {"is_home_visible": True},
-        {"is_work_writable": False},
-    ):
-        with pytest.raises(SandboxError, match="must be confined"):
-            sandbox.check_isolation(good | change)
-
-
 def test_unprivileged_container_asks_for_a_user_namespace() -> None:
     assert "--unshare-user" in container_options(Path(sys.executable), is_privileged=False)
     assert "--unshare-user" not in container_options(Path(sys.executable), is_privileged=True)

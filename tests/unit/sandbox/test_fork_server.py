@@ -1,5 +1,6 @@
 """The contract of every back end, with a bare server (no NAT), so that it starts in milliseconds."""
 
+import contextlib
 import os
 import signal
 import sys
@@ -14,9 +15,9 @@ import pytest
 from skyrl_nat.config.environment import SandboxConfig
 from skyrl_nat.errors import ConfigError, SandboxError
 from skyrl_nat.sandbox.base import SandboxJob
-from skyrl_nat.sandbox.bubblewrap import BubblewrapSandbox
-from skyrl_nat.sandbox.fork_server import ForkServerSandbox, find_python
-from skyrl_nat.sandbox.process import ProcessSandbox
+from skyrl_nat.sandbox.fork_server import ForkServerSandbox
+from skyrl_nat.sandbox.launch import find_python
+from skyrl_nat.sandbox.unsafe import UnsafeSandbox
 
 
 def open_sandbox(backend: type, **settings: object) -> ForkServerSandbox:
@@ -24,13 +25,10 @@ def open_sandbox(backend: type, **settings: object) -> ForkServerSandbox:
     return backend(config, preload=("json",))
 
 
-@pytest.fixture(params=[BubblewrapSandbox, ProcessSandbox], scope="module")
-def sandbox(request: pytest.FixtureRequest) -> Iterator[ForkServerSandbox]:
-    opened = open_sandbox(request.param, num_servers=2)
-    try:
-        opened.start()
-    except SandboxError as error:
-        pytest.skip(f"this machine has no namespaces: {error}")
+@pytest.fixture(scope="module")
+def sandbox(backend: type) -> Iterator[ForkServerSandbox]:
+    opened = open_sandbox(backend, num_servers=2)
+    opened.start()
     yield opened
     opened.close()
 
@@ -122,8 +120,40 @@ def test_limits_hold_in_threads_and_killed_jobs_leave_no_zombies_sb_08_sb_10(
     assert threading.active_count() <= threads + 2
 
 
+def test_two_hundred_timeouts_leave_nothing_sb_08(best_backend: type) -> None:
+    """A pool of two, 0.2 s each, half of the jobs with a daemon."""
+    spin = "while True: pass"
+    daemon = "import os, time\nif os.fork() == 0:\n    os.setsid()\n    time.sleep(60)\ntime.sleep(60)"
+    sandbox = open_sandbox(best_backend, num_servers=2)
+    try:
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(lambda _: sandbox.run(python("import time\ntime.sleep(0.3)")), range(2)))  # both servers up
+            before = len(list(Path("/proc/self/fd").iterdir())), threading.active_count(), set(find_family())
+            results = list(pool.map(lambda i: sandbox.run(python((spin, daemon)[i % 2], timeout_s=0.2)), range(200)))
+            after = len(list(Path("/proc/self/fd").iterdir())), threading.active_count(), set(find_family())
+        assert {result.output["end"] for result in results} == {"timeout"}
+        assert after == before
+        assert "Z" not in find_family().values()
+    finally:
+        sandbox.close()
+
+
+def find_family() -> dict[int, str]:
+    """Return the descendants of this process and their states."""
+    stats = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+                stats[int(entry.name)] = (int(fields[1]), fields[0])
+    family = {os.getpid()}
+    while more := {pid for pid, (parent, _) in stats.items() if parent in family} - family:
+        family |= more
+    return {pid: stats[pid][1] for pid in family if pid != os.getpid()}
+
+
 def test_a_dead_server_is_replaced_and_the_job_still_answers() -> None:
-    opened = open_sandbox(ProcessSandbox)
+    opened = open_sandbox(UnsafeSandbox)
     try:
         pid = opened.start()["pid"]
         os.kill(pid, signal.SIGKILL)
@@ -147,7 +177,7 @@ def test_server_outlives_the_thread_that_asked_for_it(sandbox: ForkServerSandbox
 
 
 def test_closed_sandbox_refuses_and_closes_twice() -> None:
-    opened = open_sandbox(ProcessSandbox)
+    opened = open_sandbox(UnsafeSandbox)
     opened.start()
     opened.close()
     opened.close()
@@ -161,7 +191,7 @@ def test_missing_interpreter_says_how_to_make_it() -> None:
 
 
 def test_missing_nat_says_what_to_install() -> None:
-    opened = ProcessSandbox(SandboxConfig(python=sys.executable), preload=("no_such_module_for_nat",))
+    opened = UnsafeSandbox(SandboxConfig(python=sys.executable), preload=("no_such_module_for_nat",))
     with pytest.raises(SandboxError, match=r"no_such_module_for_nat.*pip install"):
         opened.start()
     opened.close()

@@ -1,144 +1,303 @@
-"""Parts from hand-made evidence: what the sandbox says is never more than what the outputs show."""
+"""Parts from evidence: what the sandbox says is never worth more than what the outputs show."""
 
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mini_nat import MiniNat, open_oracle
+from nat_tasks import answer, halves, make_task
 
-from skyrl_nat.environments.nat_agent.payload import AgentSpec, HiddenSpec, ToolSpec, Vector
-from skyrl_nat.environments.nat_agent.rewards import WEIGHTS, compute_parts
-from skyrl_nat.environments.nat_agent.static_checks import StaticReport
+from skyrl_nat.config.environment import EnvironmentConfig
+from skyrl_nat.environments.nat_agent.cases import CaseDrawer, Cases
+from skyrl_nat.environments.nat_agent.payload import AgentSpec
+from skyrl_nat.environments.nat_agent.rewards import WEIGHTS, Evidence, compute_parts, empty_parts
+from skyrl_nat.environments.nat_agent.static_checks import StaticReport, check_files
+from skyrl_nat.environments.nat_agent.validator import NatAgentValidator
+from skyrl_nat.types import Task
 
-SPEC = AgentSpec(
-    name="n",
-    package="agent",
-    tools=(ToolSpec(name="f", arguments={"x": "int"}, returns="int", description="d"),),
-    workflow=None,
-)
-HIDDEN = HiddenSpec(
-    vectors=tuple(Vector(tool="f", input=i, output=2 * i) for i in range(4)),
-    errors=(Vector(tool="f", input=-1, raises="ValueError"),),
-    e2e=(Vector(tool="", input=7, output=14), Vector(tool="", input=8, output=16)),
-    test_files={"test_hidden.py": ""},
-    expected_tests=("test_hidden.py::a", "test_hidden.py::b"),
-    reference={},
-)
-STATIC = StaticReport(
-    files={"agent/register.py": "x"},
-    source_root="",
-    module="agent.register",
-    config="agent/config.yml",
-    python_share=1.0,
-    yaml_share=1.0,
-)
+PAID = [name for name, weight in WEIGHTS.items() if weight > 0]
+WHOLE = make_task(mcp=["scale", "shout"], num_tests=2, is_installable=True)
+SMALL = make_task("single", tools="scale")
+Output = dict[str, Any]
 
 
-def evidence(**changes: Any) -> dict[str, Any]:
-    stages = [{"stage": name, "ok": True, "error": ""} for name in ("register", "schema", "options", "build")]
-    calls = [{"stage": "call", "id": f"vector/{i}", "output": 2 * i} for i in range(4)]
-    calls += [
-        {
-            "stage": "call",
-            "id": "error/0",
-            "error": "ValueError: x",
-            "raised": ["ValueError", "Exception"],
-        }
-    ]
-    ends = [
-        {"stage": "e2e", "id": "e2e/0", "output": 14},
-        {"stage": "e2e", "id": "e2e/1", "output": 16},
-    ]
-    tests = [{"test": f"test_hidden.py::{name}", "outcome": "passed"} for name in "ab"]
-    return {
-        "stages": [*stages, *calls, *ends],
-        "end": "done",
-        "tests": tests,
-        "tests_end": "done",
-        **changes,
-    }
+@dataclass
+class Judgement:
+    """An answer, and what a job said of it."""
+
+    spec: AgentSpec
+    cases: Cases
+    static: StaticReport
+    output: Output
+
+    def parts(self, change: Callable[[Output], Any] | None = None, **static: Any) -> tuple[dict[str, float], list[str]]:
+        """Parts and findings, after a change of the reports."""
+        output = copy.deepcopy(self.output)
+        output["stages"] = [report for report in output["stages"] if change is None or change(report) is not False]
+        findings: list[str] = []
+        report = replace(self.static, **static)
+        return compute_parts(self.spec, self.cases, report, Evidence.of(output), findings), findings
 
 
-def parts_of(output: dict[str, Any]) -> dict[str, float]:
-    return compute_parts(SPEC, HIDDEN, STATIC, output)[0]
+def judge(task: Task, **bodies: str) -> Judgement:
+    kept: list[Output] = []
+
+    def keep(_: object, output: Output) -> Output:
+        kept.append(output)
+        return output
+
+    sandbox, oracle, files = MiniNat(keep), open_oracle(), answer(task, **bodies)
+    NatAgentValidator(EnvironmentConfig(), sandbox, oracle).validate(task, {"files": files}, seed=1)
+    spec, hidden = halves(task)
+    cases = CaseDrawer(open_oracle()).draw(task.task_id, spec, hidden, 1)
+    return Judgement(spec, cases, check_files(spec, files), kept[0])
 
 
-def test_weights_add_up_to_one_and_form_is_at_most_a_quarter() -> None:
+HONEST = judge(WHOLE)
+
+
+def put(**values: Any) -> Callable[[Output], None]:
+    """Put values into every report that has such a key."""
+    return lambda report: report.update({key: value for key, value in values.items() if key in report})
+
+
+def fail(stage: str) -> Callable[[Output], None]:
+    return lambda report: report.update(ok=False, error="no") if report["stage"] == stage else None
+
+
+def of_tool(name: str) -> set[str]:
+    return {f"call/{index}" for index, vector in enumerate(HONEST.cases.calls) if vector.tool == name}
+
+
+def test_weights_add_up_to_one_and_form_alone_pays_nothing() -> None:
     assert sum(WEIGHTS.values()) == pytest.approx(1.0)
-    form = ("action", "files", "python", "yaml", "registers", "builds")
-    assert sum(WEIGHTS[name] for name in form) == pytest.approx(0.25)
+    assert all((weight == 0.0) == name.startswith("shaping_") for name, weight in WEIGHTS.items())
 
 
-def test_whole_evidence_gives_one_everywhere() -> None:
-    assert parts_of(evidence()) == dict.fromkeys(WEIGHTS, 1.0)
+def test_whole_evidence_gives_one_everywhere_but_for_the_tests() -> None:
+    parts, findings = HONEST.parts()
+    assert parts == {**dict.fromkeys(WEIGHTS, 1.0), "tools_tests": 0.0}
+    assert findings == []
 
 
-def test_early_end_gives_zero_everywhere_sb_01() -> None:
-    parts, findings = compute_parts(SPEC, HIDDEN, STATIC, evidence(end="died"))
-    assert parts == dict.fromkeys(WEIGHTS, 0.0)
-    assert findings == ["no complete result: the process ended before the checks did"]
+def test_parts_that_a_task_does_not_ask_for_are_absent() -> None:
+    parts, _ = judge(SMALL).parts()
+    assert set(WEIGHTS) - set(parts) == {"integration_mcp", "tools_tests"}
+    assert set(empty_parts(HONEST.spec)) == set(WEIGHTS)
+    assert parts == dict.fromkeys(parts, 1.0)
 
 
-def test_missing_tests_count_as_failed_sb_04() -> None:
-    parts, findings = compute_parts(SPEC, HIDDEN, STATIC, evidence(tests=evidence()["tests"][:1]))
-    assert parts["tests"] == 0.5
-    assert "hidden tests: 1 missing" in findings
+def test_perfect_form_with_nothing_right_pays_nothing() -> None:
+    parts, findings = HONEST.parts(put(output=987, text="987"))
+    assert {name: parts[name] for name in PAID} == dict.fromkeys(PAID, 0.0)
+    assert all(parts[name] == 1.0 for name in parts if name.startswith("shaping_"))
+    assert "tool scale: 0 of" in " ".join(findings)
 
 
-def test_no_tests_skipped_tests_and_a_dead_pytest_give_zero_sb_05() -> None:
-    skipped = [{"test": f"test_hidden.py::{name}", "outcome": "skipped"} for name in "ab"]
-    for change in (
-        {"tests": []},
-        {"tests": skipped},
-        {"tests_end": "died"},
-        {"tests_end": "timeout"},
-    ):
-        assert parts_of(evidence(**change))["tests"] == 0.0
+def test_a_constant_for_every_input_pays_nothing() -> None:
+    """The constants are right now and then: for the first recorded input, wherever it is asked again."""
+    parts, _ = judge(WHOLE, scale="return 2000", shout="return 'LEFT!'").parts()
+    assert {name: parts[name] for name in PAID} == dict.fromkeys(PAID, 0.0)
 
 
-def test_test_that_passes_and_fails_to_tear_down_has_not_passed() -> None:
-    tests = [*evidence()["tests"], {"test": "test_hidden.py::a", "outcome": "failed"}]
-    assert parts_of(evidence(tests=tests))["tests"] == 0.5
+def test_lucky_runs_do_not_pay_where_no_tool_is_right() -> None:
+    parts, _ = HONEST.parts(lambda report: report.update(output=0) if report["stage"] == "call" else None)
+    assert (parts["workflow_e2e"], parts["workflow_errors"], parts["integration_mcp"]) == (0.0, 0.0, 0.0)
 
 
-def test_passed_tests_are_worth_no_more_than_right_outputs() -> None:
-    stages = [item for item in evidence()["stages"] if not str(item.get("id", "")).startswith("vector")]
-    parts = parts_of(evidence(stages=stages))
-    assert parts["vectors"] == parts["tests"] == parts["errors"] == 0.0
+@pytest.mark.parametrize("change", [fail("build"), fail("register"), lambda report: report["stage"] != "build"])
+def test_without_a_build_tools_count_half_and_the_rest_nothing(change: Callable[[Output], Any]) -> None:
+    parts, _ = HONEST.parts(change)
+    assert (parts["tools_oracle"], parts["tools_errors"]) == (0.5, 0.5)
+    nothing = ("integration_build", "integration_yaml", "workflow_e2e", "workflow_errors", "shaping_builds")
+    assert {name: parts[name] for name in nothing} == dict.fromkeys(nothing, 0.0)
 
 
-def test_refusing_everything_earns_nothing() -> None:
-    calls = [{"stage": "call", "id": f"vector/{i}", "error": "ValueError", "raised": ["ValueError"]} for i in range(4)]
-    stages = [
-        *evidence()["stages"][:4],
-        *calls,
-        {"stage": "call", "id": "error/0", "raised": ["ValueError"]},
-    ]
-    parts = parts_of(evidence(stages=stages))
-    assert parts["errors"] == parts["vectors"] == 0.0
+def test_one_of_two_tools_right_pays_half_of_its_parts() -> None:
+    parts, findings = HONEST.parts(lambda r: r.update(output="no") if r.get("id") in of_tool("shout") else None)
+    assert (parts["tools_oracle"], parts["tools_errors"], parts["tools_pattern"]) == (0.5, 0.5, 0.5)
+    assert (parts["integration_build"], parts["integration_yaml"]) == (0.5, 0.5)
+    assert findings == [f"tool shout: 0 of {len(of_tool('shout'))} hidden inputs right"]
 
 
-def test_right_outputs_without_a_build_count_half() -> None:
-    stages = [item for item in evidence()["stages"] if item["stage"] not in ("build", "e2e")]
-    parts = parts_of(evidence(stages=stages))
-    assert parts["vectors"] == 0.5
-    assert parts["e2e"] == 0.0
+@pytest.mark.parametrize("is_fresh", [False, True])
+def test_knowing_old_inputs_by_heart_or_only_new_ones_does_not_pay(is_fresh: bool) -> None:
+    def spoil(report: Output) -> None:
+        kind, _, number = report.get("id", "").partition("/")
+        if kind == "call" and (int(number) >= HONEST.cases.num_recorded) is is_fresh:
+            report["output"] = "no"
+
+    assert HONEST.parts(spoil)[0]["tools_oracle"] == 0.0
+
+
+def test_refusing_everything_pays_nothing() -> None:
+    def refuse(report: Output) -> None:
+        if report["stage"] == "call":
+            report.pop("output", None)
+            report.update(error="ValueError", raised=["ValueError"])
+
+    parts, _ = HONEST.parts(refuse)
+    assert parts["tools_errors"] == parts["tools_oracle"] == 0.0
 
 
 def test_output_beside_an_error_is_not_an_answer() -> None:
-    stages = [{**item, "error": "x"} if item["stage"] == "call" else item for item in evidence()["stages"]]
-    assert parts_of(evidence(stages=stages))["vectors"] == 0.0
+    parts, _ = HONEST.parts(lambda r: r.update(error="x") if r["stage"] in ("call", "e2e") else None)
+    assert parts["tools_oracle"] == parts["workflow_e2e"] == 0.0
 
 
-@pytest.mark.parametrize("stages", [None, 3, "x", [1, None, []], [{"stage": []}], [{"id": {}}], [{}]])
-def test_evidence_of_any_shape_gives_parts(stages: Any) -> None:
-    parts = parts_of(evidence(stages=stages, tests=stages))
-    assert parts["vectors"] == 0.0
-    assert all(0.0 <= value <= 1.0 for value in parts.values())
+def test_the_first_of_two_reports_counts() -> None:
+    output = copy.deepcopy(HONEST.output)
+    output["stages"] += [{**report, "output": "no"} for report in output["stages"] if "output" in report]
+    assert replace(HONEST, output=output).parts()[0]["tools_oracle"] == 1.0
+
+
+def test_accepted_bad_input_costs_the_errors_part_alone() -> None:
+    parts, findings = HONEST.parts(lambda r: r.update(raised=["TypeError"]) if r.get("id") == "error/0" else None)
+    bad = len(HONEST.cases.errors)
+    assert parts["tools_errors"] == pytest.approx(((bad - 1) / bad + 1) / 2)
+    assert parts["tools_oracle"] == 1.0
+    assert findings == [f"tool scale: {bad - 1} of {bad} bad inputs refused with the right exception"]
+
+
+def test_workflow_that_accepts_bad_input_is_found() -> None:
+    parts, findings = judge(SMALL).parts(lambda r: not r.get("id", "").startswith("e2e_error"))
+    assert (parts["workflow_e2e"], parts["workflow_errors"]) == (1.0, 0.0)
+    assert findings[0].startswith("workflow: 0 of ")
+
+
+@pytest.mark.parametrize(
+    ("change", "static", "share", "finding"),
+    [
+        (fail("schema"), {}, 2 / 3, None),
+        (fail("options"), {}, 2 / 3, None),
+        (None, {"yaml_share": 0.5}, 2 / 3, None),
+        (None, {"is_installable": False}, 2 / 3, None),
+        (put(options={"factor": 3}), {}, 2 / 3, "options: scale.factor must be 2 in the workflow file"),
+        (put(options={"factor": 2.0}), {}, 2 / 3, "options: scale.factor must be 2 in the workflow file"),
+        (put(options=[]), {}, 2 / 3, "options: scale.factor must be 2 in the workflow file"),
+        (fail("schema"), {"is_installable": False}, 1 / 3, None),
+    ],
+)
+def test_workflow_file_and_entry_point_share_one_part(
+    change: Callable[[Output], Any] | None, static: dict[str, Any], share: float, finding: str | None
+) -> None:
+    parts, findings = HONEST.parts(change, **static)
+    assert parts["integration_yaml"] == pytest.approx(share)
+    assert findings == ([finding] if finding else [])
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "missing"),
+    [
+        ("description", " ", "must have a description"),
+        ("inputs", {"properties": {"y": {"type": "integer"}}}, "must take x"),
+        ("inputs", {"properties": {"x": {"type": "number"}}}, "must have the documented input types"),
+        ("inputs", None, "must take x"),
+        ("output", "float", "must return int"),
+    ],
+)
+def test_pattern_is_what_nat_knows_of_a_function(key: str, value: Any, missing: str) -> None:
+    parts, findings = HONEST.parts(
+        lambda report: report.update({key: value}) if report.get("tool") == "scale" else None
+    )
+    lost = sum(finding.startswith("pattern: scale") for finding in findings)
+    assert f"pattern: scale {missing}" in findings
+    assert parts["tools_pattern"] == pytest.approx((1 + (6 - lost) / 6) / 2)
+
+
+def test_missing_hints_and_refusals_cost_a_sixth_of_the_pattern_each() -> None:
+    assert HONEST.parts(hint_share=0.99)[0]["tools_pattern"] == pytest.approx(5 / 6)
+    assert HONEST.parts(has_raise=False)[0]["tools_pattern"] == pytest.approx((5 / 6 + 1) / 2)
+
+
+def test_bare_packages_need_no_description() -> None:
+    parts, findings = judge(SMALL).parts(put(description=""))
+    assert (parts["tools_pattern"], findings) == (1.0, [])
+
+
+@pytest.mark.parametrize(
+    ("change", "static", "share"),
+    [
+        (None, {}, 1.0),
+        (None, {"script": ""}, 0.0),
+        (None, {"yaml_share": 0.0}, 0.0),
+        (put(tools=[]), {}, 0.0),
+        (put(tools="scale shout"), {}, 0.0),
+        (put(tools=[{"name": "scale"}, "shout", None]), {}, (3 / 6 - 1 / 6) / (5 / 6)),
+        (lambda report: report.get("id") != "mcp/0", {}, (5 / 6 - 1 / 6) / (5 / 6)),
+        (put(text=3), {}, 0.0),
+    ],
+)
+def test_mcp_pays_by_right_texts_of_served_tools_and_needs_the_script(
+    change: Callable[[Output], Any] | None, static: dict[str, Any], share: float
+) -> None:
+    assert len({vector.output for vector in HONEST.cases.mcp}) == 6
+    parts, _ = HONEST.parts(change, **static)
+    assert parts["integration_mcp"] == pytest.approx(share)
+
+
+JUNK = [None, True, -1, 10**400, float("nan"), float("inf"), "x" * 5000, [], {}, [[[]]], {"a": [None]}, [1, None, {}]]
+
+
+@pytest.mark.parametrize("stages", [*JUNK, [{"stage": []}], [{"id": {}}], [{"stage": "introspect", "tool": []}]])
+def test_evidence_of_any_shape_gives_parts_and_never_pays(stages: Any) -> None:
+    findings: list[str] = []
+    evidence = Evidence.of({"stages": stages})
+    parts = compute_parts(HONEST.spec, HONEST.cases, HONEST.static, evidence, findings)
+    assert {name: parts[name] for name in PAID} == dict.fromkeys(PAID, 0.0)
+
+
+@given(st.sampled_from(JUNK), st.sampled_from(sorted({key for report in HONEST.output["stages"] for key in report})))
+@settings(max_examples=150, deadline=None)
+def test_forged_values_anywhere_never_raise_and_never_pay_more(junk: Any, key: str) -> None:
+    parts, _ = HONEST.parts(put(**{key: junk}))
+    honest, _ = HONEST.parts()
+    assert all(0.0 <= value <= honest[name] for name, value in parts.items())
+    inner, _ = HONEST.parts(put(inputs={"properties": junk}, options={"factor": junk}, tools=[junk], raised=[junk]))
+    assert inner["tools_oracle"] == 1.0
+    assert (inner["integration_mcp"], inner["tools_errors"]) == (0.0, 0.5)  # shout has nothing to refuse
 
 
 def test_findings_name_no_hidden_value() -> None:
-    stages = [{**item, "output": 987} if "output" in item else item for item in evidence()["stages"]]
-    _, findings = compute_parts(SPEC, HIDDEN, STATIC, evidence(stages=stages))
-    assert findings == [
-        "tool f: 0 of 4 hidden inputs right",
-        "end to end: 0 of 2 hidden inputs right",
-    ]
+    _, findings = HONEST.parts(put(output=987, text="987"))
+    assert len(findings) >= 4
+    values = {str(value) for case in (*HONEST.cases.calls, *HONEST.cases.e2e) for value in (case.input, case.output)}
+    long = [value for value in values if len(value) > 3]
+    assert len(long) > 10
+    assert not [value for value in long if value in " ".join(findings)]
+
+
+FILES = ("", "agent/register.py", "agent/config.yml", "pyproject.toml", "scripts/setup_mcp.sh")
+
+
+@given(st.data())
+@settings(max_examples=120, deadline=None)
+def test_verdict_and_findings_agree_nt_05(data: st.DataObject) -> None:
+    """A success has no finding, and whatever is not a success has one, wherever a report or a file is spoilt."""
+    task = make_task(data.draw(st.sampled_from(["react_agent", "router_agent", "sequential_executor"])), mcp=["scale"])
+    task = data.draw(st.sampled_from([task, SMALL]))
+    task.payload["integration"]["is_installable"] = task is not SMALL
+    missing = data.draw(st.sampled_from(FILES))
+    spoilt = data.draw(st.sets(st.integers(0, 60), max_size=3))
+    key, value = data.draw(st.sampled_from(["output", "ok", "raised", "text", "options", "inputs", "", "tools"])), {}
+
+    def spoil(job: object, output: Output) -> Output:
+        for index in sorted(spoilt, reverse=True):
+            if index < len(output["stages"]):
+                if not key:
+                    del output["stages"][index]
+                elif key in output["stages"][index]:
+                    output["stages"][index][key] = value
+        return output
+
+    validator = NatAgentValidator(EnvironmentConfig(), MiniNat(spoil), open_oracle())
+    files = {path: text for path, text in answer(task).items() if path != missing}
+    if "agent/register.py" in files and "agent/config.yml" not in files:
+        return  # MiniNat needs it
+    result = validator.validate(task, {"files": files}, seed=2)
+    assert result.is_success == (result.findings == []), (result.parts, result.findings)
+    assert result.is_success == (result.total == 1.0)

@@ -1,102 +1,263 @@
-"""The validator around a fake sandbox."""
+"""The judge as a whole, around sandboxes that run packages in this process or play scripted answers."""
 
+import copy
 import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
+from mini_nat import MiniNat, OracleSandbox, open_oracle
+from nat_tasks import answer, make_task
 
 from skyrl_nat.config.environment import EnvironmentConfig
 from skyrl_nat.data.specs import load_tasks
-from skyrl_nat.environments.nat_agent.validator import NatAgentValidator
+from skyrl_nat.environments.nat_agent.oracle import ReferenceOracle
+from skyrl_nat.environments.nat_agent.payload import parse_spec
+from skyrl_nat.environments.nat_agent.rewards import WEIGHTS
+from skyrl_nat.environments.nat_agent.validator import NatAgentValidator, clean_files, named_input
 from skyrl_nat.errors import ConfigError, DataError, SandboxError
 from skyrl_nat.sandbox.base import SandboxJob, SandboxResult
-from skyrl_nat.types import Task
+from skyrl_nat.types import RewardResult, Task
+
+Change = Callable[[SandboxJob, dict[str, Any]], Any]
+SMALL = make_task("single", tools="scale")
+WHOLE = make_task(mcp=["scale"], num_tests=2, is_installable=True)
+PAID = [name for name, weight in WEIGHTS.items() if weight > 0]
 
 
-class FakeSandbox:
-    """Answers every job with one result, or raises."""
-
-    def __init__(self, answer: SandboxResult | Exception) -> None:
-        self.answer = answer
-        self.jobs: list[SandboxJob] = []
-        self.is_closed = False
-
-    def run(self, job: SandboxJob) -> SandboxResult:
-        self.jobs.append(job)
-        if isinstance(self.answer, Exception):
-            raise self.answer
-        return self.answer
-
-    def close(self) -> None:
-        self.is_closed = True
+def judge(
+    task: Task, files: Any = None, *, change: Change | None = None, config: EnvironmentConfig | None = None, **how: Any
+) -> tuple[RewardResult, list[SandboxJob]]:
+    """Result and the jobs that the policy's sandbox got."""
+    sandbox = MiniNat(change)
+    validator = NatAgentValidator(config or EnvironmentConfig(), sandbox, open_oracle())
+    artifact = {"files": answer(task) if files is None else files}
+    return validator.validate(task, artifact, **how), sandbox.jobs
 
 
-def result(status: str, output: dict[str, Any] | None = None) -> SandboxResult:
-    return SandboxResult(status=status, output=output or {}, log="", wall_s=0.1)
+def ended(status: str, output: dict[str, Any] | None = None) -> Change:
+    return lambda *_: SandboxResult(status=status, output=output or {}, log="", wall_s=0.1)
 
 
-@pytest.fixture(scope="module")
-def task() -> Task:
-    return next(t for t in load_tasks(["builtin:nat_agent/train"]) if t.payload["name"] == "celsius_to_fahrenheit")
+@pytest.mark.parametrize("split", ["train", "validation"])
+def test_every_shipped_solution_earns_one(split: str) -> None:
+    for task in load_tasks([f"builtin:nat_agent/{split}"]):
+        result, _ = judge(task, task.hidden["solution"], seed=11, is_final=True)
+        assert (result.total, result.findings, result.suspicions) == (1.0, [], []), task.task_id
+        assert result.is_success
 
 
-def test_job_holds_inputs_and_no_expected_output(task: Task) -> None:
-    sandbox = FakeSandbox(result("done", {"stages": [], "end": "done", "tests": [], "tests_end": "none"}))
-    NatAgentValidator(EnvironmentConfig(), sandbox).validate(task, {"files": task.hidden["reference"]["files"]})
-    (job,) = sandbox.jobs
-    assert set(job.arguments["calls"][0]) == {"id", "tool", "input"}
-    assert set(job.arguments["e2e"][0]) == {"id", "input"}
-    assert len(job.arguments["calls"]) == len(task.hidden["vectors"]) + len(task.hidden["errors"])
-    assert "output" not in json.dumps([job.arguments["calls"], job.arguments["e2e"]])
-    assert "raises" not in json.dumps(job.arguments["calls"])
+def test_no_hidden_value_is_ever_in_a_job() -> None:
+    """Every expected output that is long enough to be no accident is looked for in whatever is sent with the files."""
+    num_looked_for = 0
+    for task in load_tasks(["builtin:nat_agent/train"]):
+        _, jobs = judge(task, task.hidden["solution"], seed=4)
+        sent = json.dumps([job.arguments for job in jobs if job.kind == "nat_validate"])
+        inputs = json.dumps([case["input"] for case in (*task.hidden["vectors"], *task.hidden["e2e"])])
+        inputs += json.dumps([task.hidden["generators"], task.payload])  # what fresh inputs are made of, and options
+        for case in (*task.hidden["vectors"], *task.hidden["e2e"]):
+            text = json.dumps(case["output"])
+            if len(text) > 5 and text not in inputs:
+                num_looked_for += 1
+                assert text not in sent, task.task_id
+        for reference in task.hidden["reference"].values():
+            assert json.dumps(reference["source"]).strip('"') not in json.dumps([job.arguments for job in jobs])
+    assert num_looked_for > 50
 
 
-def test_infrastructure_failure_is_raised_and_never_a_reward(task: Task) -> None:
-    validator = NatAgentValidator(EnvironmentConfig(), FakeSandbox(SandboxError("gone")))
+def test_job_holds_ids_inputs_and_scripts_alone() -> None:
+    _, [job, *_] = judge(WHOLE)
+    assert {key for call in job.arguments["calls"] for key in call} == {"id", "tool", "input"}
+    assert {key for run in job.arguments["e2e"] for key in run} == {"id", "input", "script"}
+    assert {key for call in job.arguments["mcp"] for key in call} == {"id", "tool", "input"}
+    assert (job.arguments["module"], job.arguments["config"]) == ("agent.register", "agent/config.yml")
+    assert job.arguments["style"] == "react_agent"
+    _, [small] = judge(SMALL)
+    assert small.arguments["mcp"] is None
+
+
+def test_early_end_earns_nothing_at_all_sb_01_sb_02() -> None:
+    """Neither a killed process nor a polite exit leaves a reward, however much was reported before."""
+
+    def leave(job: SandboxJob, output: dict[str, Any]) -> dict[str, Any]:
+        return {**output, "end": "died"}
+
+    for change in (ended("died"), ended("refused"), leave):
+        result, jobs = judge(WHOLE, change=change)
+        assert set(result.parts.values()) == {0.0}
+        assert (result.total, result.is_success) == (0.0, False)
+        assert result.findings == ["no complete result: the process ended before the checks did"]
+        assert result.suspicions == ["early end"]
+        assert len(jobs) == 1
+
+
+def test_late_answer_is_judged_by_what_was_reached_sb_03() -> None:
+    result, _ = judge(SMALL, change=ended("timeout"))
+    assert result.total == 0.0
+    assert result.findings[0] == "no complete result: the time limit (timeout) was reached"
+
+    def hang(job: SandboxJob, output: dict[str, Any]) -> dict[str, Any]:
+        kept = [report for report in output["stages"] if report["stage"] != "e2e"]
+        return {"stages": kept, "end": "timeout"}
+
+    result, _ = judge(SMALL, change=hang)
+    assert (result.parts["tools_oracle"], result.parts["workflow_e2e"]) == (1.0, 0.0)
+    assert result.findings[0].endswith("(timeout) was reached")
+    assert not result.is_success
+
+
+def test_infrastructure_failure_is_raised_and_never_a_reward() -> None:
+    def fail(*_: Any) -> Any:
+        raise SandboxError("gone")
+
     with pytest.raises(SandboxError, match="gone"):
-        validator.validate(task, {"files": task.hidden["reference"]["files"]})
-
-
-def test_dead_job_earns_nothing_and_a_late_one_its_form(task: Task) -> None:
-    files = {"files": task.hidden["reference"]["files"]}
-    died = NatAgentValidator(EnvironmentConfig(), FakeSandbox(result("died"))).validate(task, files)
-    assert (died.total, died.findings) == (0.0, ["no complete result: the job died"])
-    late = NatAgentValidator(EnvironmentConfig(), FakeSandbox(result("timeout"))).validate(task, files)
-    assert late.total == pytest.approx(0.02 + 0.03 + 0.04 + 0.04)
+        judge(SMALL, change=fail)
+    oracle = OracleSandbox()
+    oracle.run = fail  # pyright: ignore[reportAttributeAccessIssue]
+    validator = NatAgentValidator(EnvironmentConfig(), MiniNat(), ReferenceOracle(oracle))
+    with pytest.raises(SandboxError, match="gone"):
+        validator.validate(SMALL, {"files": answer(SMALL)})
 
 
 @pytest.mark.parametrize(
     "artifact", [{}, {"files": None}, {"files": []}, {"files": {1: "x", "a.py": 2}}, {"files": {}}]
 )
-def test_artifact_of_any_shape_earns_zero_without_a_job(task: Task, artifact: dict[str, Any]) -> None:
-    sandbox = FakeSandbox(result("done"))
-    assert NatAgentValidator(EnvironmentConfig(), sandbox).validate(task, artifact).total == 0.0
+def test_artifact_of_any_shape_earns_zero_without_a_job(artifact: dict[str, Any]) -> None:
+    sandbox = MiniNat()
+    result = NatAgentValidator(EnvironmentConfig(), sandbox, open_oracle()).validate(WHOLE, artifact)
+    assert (result.total, set(result.parts.values())) == (0.0, {0.0})
+    assert "agent/register.py is missing" in result.findings
     assert sandbox.jobs == []
 
 
-def test_lone_surrogate_is_replaced_ds_10(task: Task) -> None:
-    sandbox = FakeSandbox(result("died"))
-    files = {"agent/register.py": "x = '\ud800'\n"}
-    NatAgentValidator(EnvironmentConfig(), sandbox).validate(task, {"files": files})
-    assert sandbox.jobs[0].files == {"agent/register.py": "x = '?'\n"}
+def test_code_that_does_not_parse_needs_no_job() -> None:
+    result, jobs = judge(SMALL, answer(SMALL) | {"agent/register.py": "def f(:"})
+    assert (result.total, jobs) == (0.0, [])
+    assert result.parts["shaping_files"] == 1.0
 
 
-def test_task_without_its_hidden_part_is_refused(task: Task) -> None:
+def test_lone_surrogate_is_replaced_ds_10() -> None:
+    assert clean_files({"files": {"a.py": "x = '\ud800'\n"}}) == {"a.py": "x = '?'\n"}
+
+
+@pytest.mark.parametrize("name", ["vectors", "e2e", "reference"])
+def test_task_with_nothing_to_check_is_refused_sb_05_d(name: str) -> None:
+    task = copy.deepcopy(SMALL)
+    task.hidden[name] = type(task.hidden[name])()
+    with pytest.raises(DataError, match="must have references, vectors and e2e cases"):
+        judge(task)
     with pytest.raises(DataError, match="hidden part"):
-        NatAgentValidator(EnvironmentConfig(), FakeSandbox(result("done"))).validate(task.visible(), {"files": {}})
+        judge(SMALL.visible(), {})
 
 
-def test_weights_of_the_config_are_used_and_checked(task: Task) -> None:
-    config = EnvironmentConfig(reward_weights=dict.fromkeys(("vectors", "errors", "tests", "e2e"), 0.0))
-    late = NatAgentValidator(config, FakeSandbox(result("timeout"))).validate(
-        task, {"files": task.hidden["reference"]["files"]}
-    )
-    assert late.total == pytest.approx(0.13 / 0.25)
+def test_same_seed_asks_the_same_and_another_one_other_things() -> None:
+    def asked(seed: int) -> Any:
+        return judge(SMALL, seed=seed)[1][0].arguments["calls"]
+
+    assert asked(1) == asked(1)
+    assert asked(1) != asked(2)
+    assert asked(1)[:3] == asked(2)[:3]  # recorded ones
+
+
+def test_stages_that_fail_are_findings_with_their_reason() -> None:
+    def change(job: SandboxJob, output: dict[str, Any]) -> dict[str, Any]:
+        for report in output["stages"]:
+            report.update({"ok": False, "error": "llms.main: bad"} if report["stage"] == "schema" else {})
+        return output
+
+    result, _ = judge(SMALL, change=change)
+    assert result.findings == ["schema: llms.main: bad"]
+    assert 0.9 < result.total < 1.0
+
+
+def canary_task() -> Task:
+    """shout("left") is shown as "left!" on purpose."""
+    task = make_task()
+    wrong = {"input": "left", "output": "left!"}
+    task.payload["tools"][1]["examples"] = [wrong]
+    task.hidden["canaries"] = [{"tool": "shout", **wrong}]
+    return task
+
+
+def test_repeating_a_wrong_example_is_suspicious_and_costs_nothing_by_itself() -> None:
+    task = canary_task()
+    learned = answer(task, shout="return 'left!' if text == 'left' else text.upper() + '!'")
+    task.hidden["vectors"] = [vector for vector in task.hidden["vectors"] if vector["input"] != "left"]
+    result, _ = judge(task, learned)
+    assert result.suspicions == ["repeats a wrong example: shout"]
+    assert result.total == 1.0
+    assert judge(task)[0].suspicions == []
+
+
+def test_a_package_that_is_wrong_everywhere_is_not_suspicious() -> None:
+    task = canary_task()
+    wrong = answer(task, shout="return 'left!'", scale="return 0")
+    assert judge(task, wrong)[0].suspicions == []
+
+
+def test_signs_in_the_code_are_reported_beside_the_reward() -> None:
+    files = answer(SMALL)
+    files["agent/register.py"] += "\nimport ctypes\n"
+    result, _ = judge(SMALL, files)
+    assert [text.partition(":")[0] for text in result.suspicions] == ["native code"]
+    assert result.total == 1.0
+
+
+def test_tests_are_paid_only_where_every_tool_is_right() -> None:
+    result, jobs = judge(WHOLE)
+    assert result.parts["tools_tests"] == 1.0
+    assert "nat_own_tests" in {job.kind for job in jobs}
+    almost = answer(WHOLE, shout="return text.upper() + ('!' if text != 'left' else '?')")
+    result, jobs = judge(WHOLE, almost)
+    assert result.parts["tools_oracle"] == 0.5
+    assert result.parts["tools_tests"] == 0.0
+    assert {job.kind for job in jobs} == {"nat_validate"}
+
+
+def test_constant_answers_earn_nothing() -> None:
+    result, _ = judge(WHOLE, answer(WHOLE, scale="return 2000", shout="return 'LEFT!'"))
+    assert {name: result.parts[name] for name in PAID} == dict.fromkeys(PAID, 0.0)
+    assert result.total == 0.0
+
+
+def test_start_script_runs_only_in_final_judgements_and_only_lowers() -> None:
+    def serve_nothing(job: SandboxJob, output: dict[str, Any]) -> dict[str, Any]:
+        return {"reports": [], "end": "no server"} if job.kind == "nat_mcp_script" else output
+
+    result, jobs = judge(WHOLE, change=serve_nothing)
+    assert "nat_mcp_script" not in {job.kind for job in jobs}
+    assert result.total == 1.0
+    result, jobs = judge(WHOLE, change=serve_nothing, is_final=True)
+    assert jobs[-1].kind == "nat_mcp_script"
+    assert (result.parts["integration_mcp"], result.total) == (0.0, pytest.approx(0.9))
+    assert result.findings == ["mcp script: 0 of 3 calls right; no server"]
+    _, jobs = judge(WHOLE, answer(WHOLE) | {"scripts/setup_mcp.sh": "echo"}, is_final=True)
+    assert "nat_mcp_script" not in {job.kind for job in jobs}
+
+
+def test_weights_of_the_config_are_used_and_checked() -> None:
+    config = EnvironmentConfig(reward_weights={**dict.fromkeys(PAID, 0.0), "shaping_files": 3.0, "shaping_python": 1.0})
+    files = {"agent/register.py": answer(SMALL)["agent/register.py"]}
+    early = judge(SMALL, files | {"agent/register.py": "x = ("}, config=config)[0]
+    assert early.total == pytest.approx((3 * 0.5 + 0) / 4)
     with pytest.raises(ConfigError, match="typo"):
-        NatAgentValidator(EnvironmentConfig(reward_weights={"typo": 1.0}), FakeSandbox(result("done")))
+        NatAgentValidator(EnvironmentConfig(reward_weights={"typo": 1.0}), MiniNat(), open_oracle())
 
 
-def test_close_ends_the_sandbox() -> None:
-    sandbox = FakeSandbox(result("done"))
-    NatAgentValidator(EnvironmentConfig(), sandbox).close()
-    assert sandbox.is_closed
+@pytest.mark.parametrize("stages", [None, 7, "x", [[]], [{"stage": "introspect", "tool": "scale", "inputs": [1]}]])
+def test_forged_answers_never_raise_and_never_pay(stages: Any) -> None:
+    result, _ = judge(WHOLE, change=lambda *_: {"stages": stages, "end": "done"}, is_final=True)
+    assert result.total == 0.0
+
+
+def test_inputs_are_objects_where_mcp_wants_them() -> None:
+    spec = parse_spec(WHOLE.payload)
+    assert named_input(spec, "scale", 4) == {"x": 4}
+    spec.tool("shout").inputs["properties"]["more"] = {"type": "integer"}
+    assert named_input(spec, "shout", {"text": "a", "more": 1}) == {"text": "a", "more": 1}
+
+
+def test_close_ends_both_sandboxes() -> None:
+    sandbox, oracle = MiniNat(), OracleSandbox()
+    NatAgentValidator(EnvironmentConfig(), sandbox, ReferenceOracle(oracle)).close()
+    assert (sandbox.is_closed, oracle.is_closed) == (True, True)

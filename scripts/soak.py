@@ -1,0 +1,137 @@
+"""Judge answers for hours and watch that nothing is left behind: processes, namespaces, mounts, files, memory.
+
+    usage: soak.py [--validations 10000] [--json FILE]
+
+Good, broken and hostile answers in turn, on two servers, so that timeouts, killed jobs and hacks are among them. Every
+250 validations it counts what the machine and this process hold, and after the last one it compares with the first
+count after warming up. Exit code 1 where something grew.
+"""
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import resource
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests"))
+
+from security.judging import hacked_answers, shipped_task, wrong_answers  # noqa: E402
+
+from skyrl_nat.config.environment import EnvironmentConfig, SandboxConfig  # noqa: E402
+from skyrl_nat.environments.nat_agent.validator import NatAgentValidator  # noqa: E402
+
+NUM_SERVERS = 2
+SLOW = ("loop", "sleep", "clock", "files of the machine")
+"""Answers that run into the time limit come more rarely: each takes seconds."""
+SLOW_EVERY = 40
+COUNT_EVERY = 250
+MAX_GROWTH = {"processes": 0, "namespaces": 0, "mounts": 0, "files": 2, "threads": 2, "temporary": 0}
+MAX_MEMORY_GROWTH_MIB = 64.0
+
+
+def count(validator: NatAgentValidator) -> dict[str, Any]:
+    """Return what this process and its descendants hold now."""
+    family = _family(os.getpid())
+    namespaces: set[str] = set()
+    for pid, kind in itertools.product(family, ("user", "pid", "mnt", "net", "ipc")):
+        with contextlib.suppress(OSError):
+            namespaces.add(str(Path(f"/proc/{pid}/ns/{kind}").readlink()))
+    return {
+        "processes": len(family),
+        "zombies": sum(_state(pid) == "Z" for pid in family),
+        "namespaces": len(namespaces),
+        "mounts": len(Path("/proc/mounts").read_text().splitlines()),
+        "files": len(os.listdir("/proc/self/fd")),  # noqa: PTH208
+        "threads": threading.active_count(),
+        "temporary": sum(
+            1 for folder in ("/tmp", "/dev/shm") for entry in Path(folder).iterdir() if "skyrl" in entry.name
+        ),
+        "own_mib": _resident_mib(os.getpid()),
+        "family_mib": sum(_resident_mib(pid) for pid in family),
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "restarts": getattr(validator._sandbox, "num_restarts", 0),
+    }
+
+
+def _state(pid: int) -> str:
+    with contextlib.suppress(OSError, IndexError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    return ""
+
+
+def _resident_mib(pid: int) -> float:
+    with contextlib.suppress(OSError, IndexError, ValueError):
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 / 2**20
+    return 0.0
+
+
+def _family(root: int) -> set[int]:
+    parents: dict[int, int] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError, IndexError, ValueError):
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+    found = {root}
+    while more := {pid for pid, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
+
+
+def answers() -> list[dict[str, str]]:
+    """Return one round of answers: the honest one, each wrong agent and each hack, slow ones left out but one."""
+    task = shipped_task()
+    all_of_them = {"honest": dict(task.hidden["solution"])} | wrong_answers(task) | hacked_answers(task)
+    quick = [files for name, files in all_of_them.items() if not any(word in name for word in SLOW)]
+    slow = [files for name, files in all_of_them.items() if any(word in name for word in SLOW)]
+    mixed: list[dict[str, str]] = []
+    turns = itertools.cycle(slow)
+    for index, files in enumerate(quick):
+        mixed += [files] if index % SLOW_EVERY else [files, next(turns)]
+    return mixed
+
+
+def main() -> int:
+    """Judge, count, compare."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--validations", type=int, default=10_000)
+    parser.add_argument("--json", type=Path, help="write the counts there")
+    options = parser.parse_args()
+    config = EnvironmentConfig(sandbox=SandboxConfig(num_servers=NUM_SERVERS, job_timeout_s=4.0))
+    validator, task, files = NatAgentValidator(config), shipped_task(), answers()
+    started, counts, done = time.monotonic(), [], 0
+    columns = (TextColumn("validations"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns) as progress, ThreadPoolExecutor(NUM_SERVERS) as pool:
+        bar = progress.add_task("", total=options.validations)
+        while done < options.validations:
+            size = min(COUNT_EVERY, options.validations - done)
+            batch = [files[(done + index) % len(files)] for index in range(size)]
+            list(pool.map(lambda item: validator.validate(task, {"files": item}, seed=len(item)), batch))
+            done += size
+            progress.update(bar, completed=done)
+            counts.append({"validations": done, "s": time.monotonic() - started, **count(validator)})
+    validator.close()
+    left = sorted(_family(os.getpid()) - {os.getpid()})
+    first, last = counts[0], counts[-1]
+    grown = [name for name, most in MAX_GROWTH.items() if last[name] - first[name] > most]
+    grown += [name for name in ("own_mib", "family_mib") if last[name] - first[name] > MAX_MEMORY_GROWTH_MIB]
+    grown += ["zombies"] if last["zombies"] else []
+    grown += ["processes after close"] if left else []
+    report = {"date": time.strftime("%Y-%m-%d"), "validations": done, "per_s": done / last["s"], "grown": grown}
+    print(json.dumps({**report, "first": first, "last": last}, indent=1))
+    if options.json is not None:
+        options.json.write_text(json.dumps({**report, "counts": counts}) + "\n", encoding="utf-8")
+    return 1 if grown else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""Harnesses that are shipped; each imports what it drives only when it plays."""
