@@ -77,6 +77,7 @@ def build_task(source: Source, split: str, oracle: ReferenceOracle) -> Task:
     )
     ask = _Asker(oracle, draft)
     payload = _payload(source, ask)
+    payload["e2e"] = _visible_end_to_end(source, parse_spec(payload), ask)
     spec = parse_spec(payload)
     hidden: dict[str, Any] = {
         "reference": {name: {"source": item.source, "config": item.config} for name, item in draft.reference.items()},
@@ -167,6 +168,14 @@ def _payload(source: Source, ask: _Asker) -> dict[str, Any]:
         "integration": integration,
         "e2e": [],
     }
+
+
+def _visible_end_to_end(source: Source, spec: AgentSpec, ask: _Asker) -> list[dict[str, Any]]:
+    """Return one run of the workflow that the policy may see, where it must write more than the functions."""
+    if not spec.is_full:
+        return []
+    runs = draw_end_to_end(ask.oracle, spec, ask.hidden, random.Random(f"{source['id']}/visible"), NUM_AGENT_RUNS)
+    return [{"input": run.input, "output": run.output} for run in runs[:1]]
 
 
 def _check_source(task: str, tool: Source) -> None:

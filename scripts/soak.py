@@ -14,6 +14,7 @@ import json
 import os
 import resource
 import sys
+import tempfile
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,8 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from security.judging import hacked_answers, shipped_task, wrong_answers  # noqa: E402
+from security.reward_hacks import HACKS  # noqa: E402
+from security.wrong_agents import WRONG_AGENTS  # noqa: E402
 
 from skyrl_nat.config.environment import EnvironmentConfig, SandboxConfig  # noqa: E402
 from skyrl_nat.environments.nat_agent.validator import NatAgentValidator  # noqa: E402
@@ -53,9 +56,7 @@ def count(validator: NatAgentValidator) -> dict[str, Any]:
         "mounts": len(Path("/proc/mounts").read_text().splitlines()),
         "files": len(os.listdir("/proc/self/fd")),  # noqa: PTH208
         "threads": threading.active_count(),
-        "temporary": sum(
-            1 for folder in ("/tmp", "/dev/shm") for entry in Path(folder).iterdir() if "skyrl" in entry.name
-        ),
+        "temporary": sum(1 for _ in Path(tempfile.gettempdir()).iterdir()),
         "own_mib": _resident_mib(os.getpid()),
         "family_mib": sum(_resident_mib(pid) for pid in family),
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
@@ -88,14 +89,22 @@ def _family(root: int) -> set[int]:
 
 
 def answers() -> list[dict[str, str]]:
-    """Return one round of answers: the honest one, each wrong agent and each hack, slow ones left out but one."""
+    """Return one round of answers: the honest one, each wrong agent and each hack.
+
+    What is judged in full, own tests and mutants included, takes five times as long and comes once; what runs into the
+    time limit comes one at a time; all others come three times.
+    """
     task = shipped_task()
-    all_of_them = {"honest": dict(task.hidden["solution"])} | wrong_answers(task) | hacked_answers(task)
-    quick = [files for name, files in all_of_them.items() if not any(word in name for word in SLOW)]
+    wrong, hacked = wrong_answers(task), hacked_answers(task)
+    whole = {name for name, agent in WRONG_AGENTS.items() if agent.low >= 0.9}
+    whole |= {name for name, hack in HACKS.items() if hack.base == "untested"}
+    all_of_them = wrong | hacked
     slow = [files for name, files in all_of_them.items() if any(word in name for word in SLOW)]
+    quick = [all_of_them[name] for name in all_of_them if not any(word in name for word in SLOW) and name not in whole]
+    judged_whole = [dict(task.hidden["solution"]), *(all_of_them[name] for name in sorted(whole))]
     mixed: list[dict[str, str]] = []
     turns = itertools.cycle(slow)
-    for index, files in enumerate(quick):
+    for index, files in enumerate([*quick * 3, *judged_whole]):
         mixed += [files] if index % SLOW_EVERY else [files, next(turns)]
     return mixed
 
@@ -119,6 +128,8 @@ def main() -> int:
             done += size
             progress.update(bar, completed=done)
             counts.append({"validations": done, "s": time.monotonic() - started, **count(validator)})
+            line = json.dumps({key: round(value, 1) for key, value in counts[-1].items()})
+            progress.console.print(line, soft_wrap=True)
     validator.close()
     left = sorted(_family(os.getpid()) - {os.getpid()})
     first, last = counts[0], counts[-1]

@@ -109,6 +109,19 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class StageReport:
+    """One check that a validator made, for logs and analysis."""
+
+    name: str
+    is_ok: bool
+    """False also where the check was not reached."""
+    seconds: float
+    """Wall clock; 0 where it was not measured apart."""
+    evidence: str = ""
+    """What was seen, short; never a hidden value. Empty where nothing was wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RewardResult:
     """What the reward worker says about one rollout."""
 
@@ -122,6 +135,8 @@ class RewardResult:
     """What was wrong, most important first, for logs and analysis."""
     suspicions: list[str] = field(default_factory=list[str])
     """Signs of an attempt to be paid without doing the work: counted and, if wanted, screened; never rewarded."""
+    stages: list[StageReport] = field(default_factory=list["StageReport"])
+    """Every check that was made, in order."""
     is_by_turn: bool = False
     """True where the total is the sum of the turns' own rewards, each earned when its turn ended."""
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from skyrl_nat.errors import ConfigError
-from skyrl_nat.types import RewardResult
+from skyrl_nat.types import RewardResult, StageReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +20,7 @@ class Rubric:
         *,
         findings: Sequence[str] = (),
         suspicions: Sequence[str] = (),
+        stages: Sequence[StageReport] = (),
     ) -> RewardResult:
         """Return `sum(w_i * r_i) / sum(w_i)` over the parts given.
 
@@ -30,6 +31,7 @@ class Rubric:
             parts: Name -> value in [0, 1].
             findings: What was wrong, most important first.
             suspicions: Signs of cheating.
+            stages: The checks that were made.
 
         Raises:
             ValueError: A part has no weight, is outside [0, 1], or all weights are 0.
@@ -48,6 +50,7 @@ class Rubric:
             is_success=all(value == 1.0 for name, value in parts.items() if self.weights[name] > 0),
             findings=list(findings),
             suspicions=list(suspicions),
+            stages=list(stages),
         )
 
 

@@ -1,5 +1,6 @@
 """Every rollout as one JSON line: all turns, the reward's parts, the outcome."""
 
+import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,6 +44,8 @@ def rollout_record(rollout: Rollout, index: int) -> dict[str, Any]:
         "is_success": reward is not None and reward.is_success,
         "is_by_turn": reward is not None and reward.is_by_turn,
         "findings": [] if reward is None else reward.findings,
+        "suspicions": [] if reward is None else reward.suspicions,
+        "stages": [] if reward is None else [dataclasses.asdict(stage) for stage in reward.stages],
         "num_tokens": len(rollout.token_ids),
         "num_loss_tokens": rollout.num_loss_tokens,
         "oldest_version": rollout.oldest_version,

@@ -4,6 +4,7 @@ Expected values never enter the sandbox. What comes back is evidence: no exit co
 about a test decides anything that is not compared here with what the references say.
 """
 
+import dataclasses
 import logging
 import random
 from collections.abc import Mapping
@@ -15,6 +16,7 @@ from skyrl_nat.environments.nat_agent.mcp_setup import check_script
 from skyrl_nat.environments.nat_agent.oracle import ReferenceOracle
 from skyrl_nat.environments.nat_agent.own_tests import OwnTestsJudge
 from skyrl_nat.environments.nat_agent.payload import AgentSpec, HiddenSpec, parse_hidden, parse_spec
+from skyrl_nat.environments.nat_agent.report import STAGES, Judgement
 from skyrl_nat.environments.nat_agent.rewards import (
     WEIGHTS,
     Evidence,
@@ -67,49 +69,55 @@ class NatAgentValidator:
             SandboxError: The sandbox failed; the answer is not to blame.
         """
         spec, hidden = parse_spec(task.payload), parse_hidden(task.hidden)
-        static = check_files(spec, clean_files(artifact))
-        findings = list(static.findings)
-        parts, suspicions = self._judge(task.task_id, spec, hidden, static, findings, (seed, is_final))
-        return self._rubric.score(parts, findings=findings, suspicions=[*static.suspicions, *suspicions])
+        judgement = Judgement([], [])
+        with judgement.timed("static"):
+            static = check_files(spec, clean_files(artifact))
+        judgement.findings = list(static.findings)
+        judgement.num_static = len(static.findings)
+        judgement.suspicions = list(static.suspicions)
+        parts = self._judge(_Question(task.task_id, spec, hidden, static, seed), judgement)
+        if is_final and parts.get("integration_mcp", 0.0) > 0.0:
+            with judgement.timed("mcp_script"):
+                cases = self._cases.draw(task.task_id, spec, hidden, seed)
+                share, problems = check_script(self._sandbox, spec, static, cases)
+            parts["integration_mcp"] = min(parts["integration_mcp"], share)
+            judgement.findings += problems
+        return self._rubric.score(
+            parts,
+            findings=judgement.findings,
+            suspicions=judgement.suspicions,
+            stages=judgement.stages(_wanted_stages(spec, is_final=is_final)),
+        )
 
-    def _judge(
-        self,
-        task_id: str,
-        spec: AgentSpec,
-        hidden: HiddenSpec,
-        static: StaticReport,
-        findings: list[str],
-        how: tuple[int, bool],
-    ) -> tuple[dict[str, float], list[str]]:
-        """Return the parts, and signs of cheating that only running shows."""
-        seed, is_final = how
+    def _judge(self, question: "_Question", judgement: Judgement) -> dict[str, float]:
+        """Return the parts."""
+        spec, static, findings = question.spec, question.static, judgement.findings
         if not static.module or static.python_share == 0.0:
-            return shaping_parts(spec, static), []
-        cases = self._cases.draw(task_id, spec, hidden, seed)
+            return shaping_parts(spec, static)
+        cases = self._cases.draw(question.task_id, spec, question.hidden, question.seed)
         job = SandboxJob(kind="nat_validate", files=static.files, arguments=_arguments(spec, static, cases))
         result = self._sandbox.run(job)
         end = str(result.output.get("end", result.status))
         if end == "died" or result.status not in ("done", "timeout"):
             # Whoever leaves before the end earns nothing at all; nobody gets there by an honest mistake.
-            findings.insert(0, "no complete result: the process ended before the checks did")
-            return empty_parts(spec), ["early end"]
+            findings.append("no complete result: the process ended before the checks did")
+            judgement.suspicions.append("early end")
+            return empty_parts(spec)
         if end == "timeout":
-            findings.insert(0, "no complete result: the time limit (timeout) was reached")
-        evidence = Evidence.of(result.output)
+            findings.append("no complete result: the time limit (timeout) was reached")
+        evidence = judgement.evidence = Evidence.of(result.output)
         findings += [_stage_finding(evidence, stage) for stage in _STAGES if _has_failed(evidence, stage)]
         if not findings:
             findings += [f"{stage}: not reached" for stage in _STAGES if not evidence.passed(stage)]
         parts = compute_parts(spec, cases, static, evidence, findings)
-        suspicions = _repeated_canaries(cases, evidence, parts)
+        judgement.suspicions += _repeated_canaries(cases, evidence, parts)
         if "tools_tests" in parts and parts["tools_oracle"] == 1.0:
-            worth = self._tests.judge(spec, hidden, static, random.Random(f"{task_id}/{seed}/tests"))
+            with judgement.timed("own_tests"):
+                rng = random.Random(f"{question.task_id}/{question.seed}/tests")
+                worth = self._tests.judge(spec, question.hidden, static, rng)
             parts["tools_tests"] = worth.value
             findings += worth.findings
-        if is_final and parts.get("integration_mcp", 0.0) > 0.0:
-            share, problems = check_script(self._sandbox, spec, static, cases)
-            parts["integration_mcp"] = min(parts["integration_mcp"], share)
-            findings += problems
-        return parts, suspicions
+        return parts
 
     def close(self) -> None:
         """End the sandboxes; safe to call twice."""
@@ -117,9 +125,29 @@ class NatAgentValidator:
         self._oracle.close()
 
 
-def _oracle_sandbox(config: SandboxConfig) -> Sandbox:
-    import dataclasses
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Question:
+    """What is to be judged."""
 
+    task_id: str
+    spec: AgentSpec
+    hidden: HiddenSpec
+    static: StaticReport
+    seed: int
+
+
+def _wanted_stages(spec: AgentSpec, *, is_final: bool) -> tuple[str, ...]:
+    absent = set()
+    if not spec.integration.mcp:
+        absent |= {"mcp", "mcp_script"}
+    if not spec.integration.num_tests:
+        absent.add("own_tests")
+    if not is_final:
+        absent.add("mcp_script")
+    return tuple(name for name in STAGES if name not in absent)
+
+
+def _oracle_sandbox(config: SandboxConfig) -> Sandbox:
     return open_sandbox(dataclasses.replace(config, num_servers=1), preload=ORACLE_PRELOAD)
 
 

@@ -78,13 +78,16 @@ async def _stages(emit: Emit, arguments: dict, folder: str) -> None:
             return
         if package is not None:
             await _introspect(emit, arguments, package)
-        found = package or Alone(arguments["options"], stack)
+        found, started = package or Alone(arguments["options"], stack), time.monotonic()
         for item in arguments["calls"]:
             await _call(emit, item, found)
+        emit({"stage": "oracle", "ok": True, "error": "", "seconds": time.monotonic() - started})
         if package is None:
             return
+        started = time.monotonic()
         for item in arguments["e2e"]:
             await _run_end_to_end(emit, item, package, arguments["style"])
+        emit({"stage": "workflow", "ok": True, "error": "", "seconds": time.monotonic() - started})
         if arguments["mcp"] is not None:
             await _serve(emit, arguments["mcp"], package)
 
