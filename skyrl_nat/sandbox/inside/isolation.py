@@ -108,7 +108,7 @@ def set_limits(limits: dict, *, cpu_s: float, num_processes: int) -> None:
         (resource.RLIMIT_FSIZE, limits["max_file_mib"] * mib),
         (resource.RLIMIT_NOFILE, 128),
         (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_CPU, int(cpu_s) + 1),
+        (resource.RLIMIT_CPU, 2 * int(cpu_s) + 2),  # a backstop: the clock of the job comes first, and says why
         (resource.RLIMIT_NPROC, num_processes),
     ]
     for kind, value in pairs:
