@@ -60,7 +60,12 @@ class MiniNat:
 
     def run(self, job: SandboxJob) -> SandboxResult:
         self.jobs.append(job)
-        play = {"nat_validate": _validate, "nat_own_tests": _own_tests, "nat_mcp_script": _mcp_script}[job.kind]
+        play = {
+            "nat_validate": _validate,
+            "nat_own_tests": _own_tests,
+            "nat_mcp_script": _mcp_script,
+            "nat_workflow_file": _workflow_file,
+        }[job.kind]
         output: Any = json.loads(json.dumps(play(job)))
         if self.change is not None:
             output = self.change(job, output)
@@ -216,6 +221,16 @@ def _as_text(package: Package, item: Output) -> Output:
     values = item["input"]
     result = _outcome(package, (item["tool"],), next(iter(values.values())) if len(values) == 1 else values)
     return {"text": str(result["output"])} if "output" in result else result
+
+
+def _workflow_file(job: SandboxJob) -> Output:
+    config = yaml.safe_load(job.files[job.arguments["config"]])
+    values: dict[str, Output] = {}
+    for entry in (*config.get("functions", {}).values(), config["workflow"]):
+        options = job.arguments["functions"].get(entry["_type"], {})
+        values[entry["_type"]] = {name: default for name, (_, default) in options.items()} | entry
+    stages = [{"stage": name, "ok": True, "error": ""} for name in ("schema", "options", "build")]
+    return {"stages": [*stages, {"stage": "values", "values": values}], "end": "done"}
 
 
 def _mcp_script(job: SandboxJob) -> Output:

@@ -22,7 +22,9 @@ def test_honest_answers_earn_what_they_do(verdicts: dict[str, RewardResult]) -> 
     assert verdicts["base/wrong"].total == 0.0
     assert 0.2 < verdicts["base/half"].total < 0.5
     assert verdicts["base/untested"].total == pytest.approx(0.95)
-    assert all(not verdicts[f"base/{name}"].suspicions for name in ("wrong", "half", "untested"))
+    assert 0.1 < verdicts["base/unbuilt"].total < 0.25
+    assert 0.7 < verdicts["base/stray"].total < 0.95
+    assert all(not verdict.suspicions for name, verdict in verdicts.items() if name.startswith("base/"))
 
 
 def test_no_hack_pays(verdicts: dict[str, RewardResult]) -> None:

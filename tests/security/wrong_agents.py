@@ -276,7 +276,7 @@ WRONG_AGENTS: dict[str, WrongAgent] = {
     "another agent type": WrongAgent(
         change=replaced(CONFIG, "_type: react_agent", "_type: tool_calling_agent"),
         finding="workflow._type must be react_agent",
-        low=0.4,
+        low=0.15,
         high=0.8,
     ),
     "offers one tool only": WrongAgent(

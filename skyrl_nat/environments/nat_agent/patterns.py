@@ -46,3 +46,21 @@ def find_test_names(tree: ast.Module) -> Iterator[str]:
             for inner in node.body:
                 if isinstance(inner, _FUNCTIONS) and inner.name.startswith("test"):
                     yield f"{node.name}::{inner.name}"
+
+
+def find_type_names(tree: ast.Module) -> Iterator[str]:
+    """Yield the `name=` of every class, which is what NAT's workflow files call `_type`."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for keyword in node.keywords:
+                if keyword.arg == "name" and isinstance(keyword.value, ast.Constant):
+                    yield str(keyword.value.value)
+
+
+def find_fields(tree: ast.Module) -> Iterator[str]:
+    """Yield the annotated names in the bodies of classes."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef):
+            for line in node.body:
+                if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+                    yield line.target.id

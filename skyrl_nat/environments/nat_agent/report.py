@@ -14,6 +14,7 @@ STAGES: dict[str, tuple[str, ...]] = {
     "schema": ("schema:",),
     "options": ("options:",),
     "build": ("build:",),
+    "workflow_file": ("options:",),
     "introspect": ("pattern:",),
     "oracle": ("tool ",),
     "workflow": ("workflow:",),

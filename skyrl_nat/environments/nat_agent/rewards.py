@@ -1,8 +1,8 @@
 """From evidence to reward parts. Pure: all comparisons happen here, outside the sandbox.
 
 Gates: form never pays without function. What is said of a tool's form counts no more than the share of hidden
-inputs that the tool answers rightly, integration counts nothing where no tool is right, and tests only pay
-for tools that are right. The `shaping` parts pay for form alone; their weight is 0 unless a config raises it,
+inputs that the tool answers rightly, integration counts nothing where the workflow gives no right answer, and tests
+only pay for tools that are right. The `shaping` parts pay for form alone; their weight is 0 unless a config raises it,
 as it must for models that are too small to get a first reward otherwise.
 """
 
@@ -15,6 +15,7 @@ from skyrl_nat.environments.nat_agent.cases import Cases
 from skyrl_nat.environments.nat_agent.compare import is_same, is_same_text, share_above_constant
 from skyrl_nat.environments.nat_agent.payload import AgentSpec, EndToEnd, ToolSpec, Vector
 from skyrl_nat.environments.nat_agent.static_checks import StaticReport
+from skyrl_nat.environments.nat_agent.workflow_file import WorkflowFile
 
 WEIGHTS: dict[str, float] = {
     "tools_oracle": 0.30,
@@ -50,6 +51,9 @@ class Evidence:
     tools: dict[str, Report] = field(default_factory=dict[str, Report])
     """Function -> what NAT knows of it."""
 
+    is_forged: bool = False
+    """Whether something was said twice: the job says everything once, so the package's code has spoken."""
+
     @classmethod
     def of(cls, output: Report) -> "Evidence":
         """Sort the answer of a `nat_validate` job; what is not of the right shape is left out."""
@@ -60,11 +64,13 @@ class Evidence:
                 continue
             stage = str(item.get("stage"))
             if "id" in item:
-                evidence.answers.setdefault(str(item["id"]), item)
+                place, key = evidence.answers, str(item["id"])
             elif stage == "introspect":
-                evidence.tools.setdefault(str(item.get("tool")), item)
+                place, key = evidence.tools, str(item.get("tool"))
             else:
-                evidence.stages.setdefault(stage, item)
+                place, key = evidence.stages, stage
+            evidence.is_forged = evidence.is_forged or key in place
+            place.setdefault(key, item)
         return evidence
 
     def passed(self, stage: str) -> bool:
@@ -92,7 +98,12 @@ def shaping_parts(spec: AgentSpec, static: StaticReport) -> dict[str, float]:
 
 
 def compute_parts(
-    spec: AgentSpec, cases: Cases, static: StaticReport, evidence: Evidence, findings: list[str]
+    spec: AgentSpec,
+    cases: Cases,
+    static: StaticReport,
+    evidence: Evidence,
+    file: WorkflowFile,
+    findings: list[str],
 ) -> dict[str, float]:
     """Return the value of every part but the tests'; adds to the findings.
 
@@ -100,30 +111,36 @@ def compute_parts(
         spec: The visible half.
         cases: What was asked, with the right answers.
         static: What the parent saw.
-        evidence: What the job said.
+        evidence: What the job said, beside the package's own code.
+        file: What was said of the workflow file where that code was not.
         findings: Grows.
     """
     parts = shaping_parts(spec, static)
-    is_built = evidence.passed("register") and evidence.passed("build")
+    is_built = evidence.passed("register") and evidence.passed("build") and file.is_valid
     parts["shaping_registers"] = float(evidence.passed("register"))
     parts["shaping_builds"] = float(is_built)
     right = _tool_shares(spec, cases, evidence, findings)
-    factor = 1.0 if is_built else STANDALONE_SHARE
+    has_function = any(right.values())
+    runs = _right_runs(cases.e2e, evidence, findings) if is_built and has_function else []
+    # A report can be forged by the code that it is about, a right answer of the whole workflow cannot.
+    is_running = any(runs)
+    factor = 1.0 if is_running else STANDALONE_SHARE
     parts["tools_oracle"] = factor * _mean(right.values())
     parts["tools_errors"] = factor * _mean(_error_shares(spec, cases.errors, evidence, right, findings))
     parts["tools_pattern"] = _mean(
-        right[tool.name] * _pattern_share(tool, spec.is_full, static, evidence, findings) for tool in spec.functions
+        right[tool.name] * _pattern_share(tool, spec.is_full, static, evidence.tools if is_running else {}, findings)
+        for tool in spec.functions
     )
-    has_function = parts["tools_oracle"] > 0
-    parts["integration_build"] = float(is_built) * parts["tools_oracle"]
-    is_clean = evidence.passed("schema") and evidence.passed("options") and static.yaml_share == 1.0
-    asked = [is_clean, *([static.is_installable] if spec.integration.is_installable else [])]
-    asked.append(_options_are_set(spec, evidence, findings))
+    parts["integration_build"] = float(is_running) * parts["tools_oracle"]
+    is_clean = file.is_clean and evidence.passed("schema") and evidence.passed("options")
+    asked = [is_clean and static.yaml_share == 1.0, file.has_options]
+    if spec.integration.is_installable:
+        asked.append(static.is_installable)
     parts["integration_yaml"] = parts["integration_build"] * _mean(map(float, asked))
     if spec.integration.mcp:
-        parts["integration_mcp"] = float(has_function) * _mcp_share(spec, cases, static, evidence, findings)
-    if is_built:
-        parts["workflow_e2e"] = float(has_function) * _end_to_end_share(cases.e2e, evidence, findings)
+        parts["integration_mcp"] = float(is_running) * _mcp_share(spec, cases, static, evidence, findings)
+    if is_running:
+        parts["workflow_e2e"] = share_above_constant(runs, [run.output for run in cases.e2e])
         refused = [
             _is_refused(case.output, evidence.answers, f"e2e_error/{i}") for i, case in enumerate(cases.e2e_errors)
         ]
@@ -186,10 +203,10 @@ def _error_shares(
 
 
 def _pattern_share(
-    tool: ToolSpec, is_full: bool, static: StaticReport, evidence: Evidence, findings: list[str]
+    tool: ToolSpec, is_full: bool, static: StaticReport, tools: Mapping[str, Report], findings: list[str]
 ) -> float:
     """Return the share of NAT's patterns that a function follows: what NAT itself knows of it, and hints."""
-    known = evidence.tools.get(tool.name, {})
+    known = tools.get(tool.name, {})
     inputs = known.get("inputs")
     listed = inputs.get("properties") if isinstance(inputs, dict) else None
     properties: dict[str, Any] = listed if isinstance(listed, dict) else {}
@@ -207,26 +224,14 @@ def _pattern_share(
     return _mean(map(float, checks.values()))
 
 
-def _options_are_set(spec: AgentSpec, evidence: Evidence, findings: list[str]) -> bool:
-    is_whole = True
-    for tool in spec.functions:
-        options = evidence.tools.get(tool.name, {}).get("options")
-        found: dict[str, Any] = options if isinstance(options, dict) else {}
-        for option in tool.config:
-            if not is_same(option.value, found.get(option.name)):
-                findings.append(f"options: {tool.name}.{option.name} must be {option.value!r} in the workflow file")
-                is_whole = False
-    return is_whole
-
-
-def _end_to_end_share(runs: Sequence[EndToEnd], evidence: Evidence, findings: list[str]) -> float:
+def _right_runs(runs: Sequence[EndToEnd], evidence: Evidence, findings: list[str]) -> list[bool]:
     is_right: list[bool] = []
     for index, run in enumerate(runs):
         report = evidence.answers.get(f"e2e/{index}", {})
         is_right.append("output" in report and "error" not in report and is_same(run.output, report["output"]))
     if not all(is_right):
         findings.append(f"workflow: {sum(is_right)} of {len(is_right)} hidden runs right")
-    return share_above_constant(is_right, [run.output for run in runs])
+    return is_right
 
 
 def _mcp_share(spec: AgentSpec, cases: Cases, static: StaticReport, evidence: Evidence, findings: list[str]) -> float:

@@ -11,7 +11,13 @@ from typing import Any
 
 import yaml
 
-from skyrl_nat.environments.nat_agent.patterns import count_hints, find_test_names, is_registration
+from skyrl_nat.environments.nat_agent.patterns import (
+    count_hints,
+    find_fields,
+    find_test_names,
+    find_type_names,
+    is_registration,
+)
 from skyrl_nat.environments.nat_agent.payload import AgentSpec
 from skyrl_nat.environments.nat_agent.suspicion import suspicious_code, suspicious_files
 
@@ -43,6 +49,10 @@ class StaticReport:
     """Whether the package's code refuses anything."""
     tests: tuple[str, ...] = ()
     """Ids of the package's own tests, `file::name` without parameters."""
+    own_types: tuple[str, ...] = ()
+    """Type names of the configuration classes that the package defines."""
+    own_fields: tuple[str, ...] = ()
+    """Fields of all its classes."""
     script: str = ""
     """Path of the MCP start script whose last command starts NAT's server; empty if there is none."""
     is_installable: bool = False
@@ -82,6 +92,8 @@ def check_files(spec: AgentSpec, files: dict[str, str]) -> StaticReport:
         hint_share=count_hints(package.values()),
         has_raise=any(isinstance(node, ast.Raise) for tree in package.values() for node in ast.walk(tree)),
         tests=_find_tests(spec, trees or {}, findings),
+        own_types=tuple(sorted({name for tree in package.values() for name in find_type_names(tree)})),
+        own_fields=tuple(sorted({name for tree in package.values() for name in find_fields(tree)})),
         script=_find_script(spec, kept, config, findings),
         is_installable=_is_installable(spec, kept, findings),
         suspicions=(*suspicious_files(files), *suspicious_code(trees or {})),

@@ -25,6 +25,7 @@ from skyrl_nat.environments.nat_agent.rewards import (
     shaping_parts,
 )
 from skyrl_nat.environments.nat_agent.static_checks import StaticReport, check_files
+from skyrl_nat.environments.nat_agent.workflow_file import WorkflowFile, check_workflow_file
 from skyrl_nat.rewards.rubric import make_rubric
 from skyrl_nat.sandbox.base import Sandbox, SandboxJob
 from skyrl_nat.sandbox.profiles import open_sandbox
@@ -106,10 +107,19 @@ class NatAgentValidator:
         if end == "timeout":
             findings.append("no complete result: the time limit (timeout) was reached")
         evidence = judgement.evidence = Evidence.of(result.output)
+        if evidence.is_forged:
+            findings.append("forged reports: the package's code has written into the channel of the checks")
+            judgement.suspicions.append("forged reports")
+            return empty_parts(spec)
         findings += [_stage_finding(evidence, stage) for stage in _STAGES if _has_failed(evidence, stage)]
         if not findings:
             findings += [f"{stage}: not reached" for stage in _STAGES if not evidence.passed(stage)]
-        parts = compute_parts(spec, cases, static, evidence, findings)
+        file = WorkflowFile()
+        if evidence.passed("build"):
+            with judgement.timed("workflow_file"):
+                file = check_workflow_file(self._sandbox, spec, static)
+            findings += [text for text in file.findings if text not in findings]
+        parts = compute_parts(spec, cases, static, evidence, file, findings)
         judgement.suspicions += _repeated_canaries(cases, evidence, parts)
         if "tools_tests" in parts and parts["tools_oracle"] == 1.0:
             with judgement.timed("own_tests"):

@@ -17,8 +17,10 @@ from typing import Any
 
 import nat_mcp_script
 import nat_own_tests
+import nat_workflow_file
 from forked_worker import Emit, run_worker
 from nat_package import Alone, Package, import_package
+from nat_workflow_file import refuse_stray_options, schema_problem
 from values import describe, encode, error_report
 
 PROVIDED = (
@@ -65,6 +67,7 @@ JOBS: dict[str, Callable[[dict, str, float], dict]] = {
     "nat_validate": validate,
     "nat_own_tests": nat_own_tests.run_own_tests,
     "nat_mcp_script": nat_mcp_script.run_script,
+    "nat_workflow_file": nat_workflow_file.check_workflow_file,
 }
 """Kinds of jobs that need NAT."""
 
@@ -104,7 +107,7 @@ async def _open(emit: Emit, arguments: dict, folder: str, stack: AsyncExitStack)
     config = _report(emit, "schema", lambda: load_config(path))
     if config is None:
         return None
-    _report(emit, "options", lambda: _refuse_stray_options(path, config))
+    _report(emit, "options", lambda: refuse_stray_options(path, config))
     emit({"stage": "llms", "types": {name: str(llm.type) for name, llm in config.llms.items()}})
     nat_llm.replace_llms(config)
     started = time.monotonic()
@@ -125,19 +128,9 @@ def _report(emit: Emit, stage: str, action: Callable[[], Any]) -> Any:
     try:
         result = action()
     except BaseException as error:  # noqa: BLE001 - whatever the policy's code raises is a finding
-        problem = _schema_problem(error)
+        problem = schema_problem(error)
     emit({"stage": stage, "ok": result is not None, "error": problem, "seconds": time.monotonic() - started})
     return result
-
-
-def _schema_problem(error: BaseException) -> str:
-    """Return what is wrong, every field of a schema error with its path."""
-    for candidate in (error, error.__cause__, error.__context__):
-        listed = getattr(candidate, "errors", None)
-        if type(candidate).__name__ == "ValidationError" and callable(listed):
-            texts = [f"{'.'.join(map(str, item['loc']))}: {item['msg'][:160]}" for item in listed()[:12]]
-            return "; ".join(texts)[:1500]
-    return describe(error)
 
 
 def _register(arguments: dict, folder: str) -> list[str]:
@@ -149,32 +142,6 @@ def _register(arguments: dict, folder: str) -> list[str]:
     if missing:
         raise LookupError(f"no function is registered under {', '.join(missing)}")
     return names
-
-
-def _refuse_stray_options(path: Path, config: Any) -> bool:
-    """NAT ignores unknown options of a function; a misspelt one must not pass."""
-    import yaml
-
-    written = yaml.safe_load(path.read_text(encoding="utf-8"))
-    entries = [("workflow", written.get("workflow"), config.workflow)]
-    for section in ("functions", "llms"):
-        for name, entry in (written.get(section) or {}).items():
-            entries.append((f"{section}.{name}", entry, getattr(config, section).get(name)))
-    stray = []
-    for path_name, entry, parsed in entries:
-        known = {"_type"}
-        for name, field in type(parsed).model_fields.items():
-            known |= {name, field.alias or name, *_aliases(field.validation_alias)}
-        allows_more = type(parsed).model_config.get("extra") == "allow" and path_name.startswith("llms.")
-        stray += [f"{path_name}.{key}" for key in entry or {} if key not in known and not allows_more]
-    if stray:
-        raise ValueError(f"unknown option {', '.join(stray)}")
-    return True
-
-
-def _aliases(alias: Any) -> list[str]:
-    choices = getattr(alias, "choices", [alias])
-    return [choice for choice in choices if isinstance(choice, str)]
 
 
 async def _introspect(emit: Emit, arguments: dict, package: Package) -> None:

@@ -17,12 +17,14 @@ from skyrl_nat.environments.nat_agent.payload import AgentSpec
 from skyrl_nat.environments.nat_agent.rewards import WEIGHTS, Evidence, compute_parts, empty_parts
 from skyrl_nat.environments.nat_agent.static_checks import StaticReport, check_files
 from skyrl_nat.environments.nat_agent.validator import NatAgentValidator
+from skyrl_nat.environments.nat_agent.workflow_file import WorkflowFile
 from skyrl_nat.types import Task
 
 PAID = [name for name, weight in WEIGHTS.items() if weight > 0]
 WHOLE = make_task(mcp=["scale", "shout"], num_tests=2, is_installable=True)
 SMALL = make_task("single", tools="scale")
 Output = dict[str, Any]
+WHOLE_FILE = WorkflowFile(is_valid=True, is_clean=True, has_options=True)
 
 
 @dataclass
@@ -34,13 +36,16 @@ class Judgement:
     static: StaticReport
     output: Output
 
-    def parts(self, change: Callable[[Output], Any] | None = None, **static: Any) -> tuple[dict[str, float], list[str]]:
-        """Parts and findings, after a change of the reports."""
+    def parts(
+        self, change: Callable[[Output], Any] | None = None, file: Output | None = None, **static: Any
+    ) -> tuple[dict[str, float], list[str]]:
+        """Parts and findings, after a change of the reports, of what is said of the file, or of the static stage."""
         output = copy.deepcopy(self.output)
         output["stages"] = [report for report in output["stages"] if change is None or change(report) is not False]
         findings: list[str] = []
         report = replace(self.static, **static)
-        return compute_parts(self.spec, self.cases, report, Evidence.of(output), findings), findings
+        file = replace(WHOLE_FILE, **(file or {}))
+        return compute_parts(self.spec, self.cases, report, Evidence.of(output), file, findings), findings
 
 
 def judge(task: Task, **bodies: str) -> Judgement:
@@ -170,24 +175,33 @@ def test_workflow_that_accepts_bad_input_is_found() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "static", "share", "finding"),
+    ("file", "static", "share"),
     [
-        (fail("schema"), {}, 2 / 3, None),
-        (fail("options"), {}, 2 / 3, None),
-        (None, {"yaml_share": 0.5}, 2 / 3, None),
-        (None, {"is_installable": False}, 2 / 3, None),
-        (put(options={"factor": 3}), {}, 2 / 3, "options: scale.factor must be 2 in the workflow file"),
-        (put(options={"factor": 2.0}), {}, 2 / 3, "options: scale.factor must be 2 in the workflow file"),
-        (put(options=[]), {}, 2 / 3, "options: scale.factor must be 2 in the workflow file"),
-        (fail("schema"), {"is_installable": False}, 1 / 3, None),
+        ({"is_clean": False}, {}, 2 / 3),
+        ({}, {"yaml_share": 0.5}, 2 / 3),
+        ({}, {"is_installable": False}, 2 / 3),
+        ({"has_options": False}, {}, 2 / 3),
+        ({"has_options": False}, {"is_installable": False}, 1 / 3),
+        ({"is_clean": False, "has_options": False}, {"is_installable": False}, 0.0),
+        ({"is_valid": False}, {}, 0.0),
     ],
 )
-def test_workflow_file_and_entry_point_share_one_part(
-    change: Callable[[Output], Any] | None, static: dict[str, Any], share: float, finding: str | None
-) -> None:
-    parts, findings = HONEST.parts(change, **static)
+def test_workflow_file_and_entry_point_share_one_part(file: Output, static: Output, share: float) -> None:
+    parts, _ = HONEST.parts(None, file, **static)
     assert parts["integration_yaml"] == pytest.approx(share)
-    assert findings == ([finding] if finding else [])
+
+
+def test_forged_build_of_a_file_that_nat_does_not_build_pays_no_more_than_the_tools_alone() -> None:
+    parts, _ = HONEST.parts(None, {"is_valid": False})
+    assert parts["tools_oracle"] == 0.5
+    zero = ("integration_build", "integration_yaml", "integration_mcp", "workflow_e2e", "workflow_errors")
+    assert {parts[name] for name in zero} == {0.0}
+
+
+@pytest.mark.parametrize("stage", ["schema", "options"])
+def test_what_fails_beside_the_package_is_not_clean_whatever_is_said_elsewhere(stage: str) -> None:
+    parts, _ = HONEST.parts(fail(stage))
+    assert parts["integration_yaml"] == pytest.approx(2 / 3)
 
 
 @pytest.mark.parametrize(
@@ -247,7 +261,7 @@ JUNK = [None, True, -1, 10**400, float("nan"), float("inf"), "x" * 5000, [], {},
 def test_evidence_of_any_shape_gives_parts_and_never_pays(stages: Any) -> None:
     findings: list[str] = []
     evidence = Evidence.of({"stages": stages})
-    parts = compute_parts(HONEST.spec, HONEST.cases, HONEST.static, evidence, findings)
+    parts = compute_parts(HONEST.spec, HONEST.cases, HONEST.static, evidence, WHOLE_FILE, findings)
     assert {name: parts[name] for name in PAID} == dict.fromkeys(PAID, 0.0)
 
 
