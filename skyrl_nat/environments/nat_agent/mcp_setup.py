@@ -1,5 +1,7 @@
 """The start script for real: run cold in the sandbox, spoken to over MCP by a client that never saw the package."""
 
+from typing import Any
+
 import yaml
 
 from skyrl_nat.environments.nat_agent.cases import Cases
@@ -20,12 +22,12 @@ def check_script(sandbox: Sandbox, spec: AgentSpec, static: StaticReport, cases:
     Raises:
         SandboxError: The sandbox failed.
     """
-    calls = []
-    for index, vector in enumerate(cases.mcp):
-        names = list(spec.tool(vector.tool).arguments)
-        value = vector.input if len(names) > 1 else {names[0]: vector.input}
-        calls.append({"id": f"mcp/{index}", "tool": vector.tool, "input": value})
-    arguments = {"script": static.script, "calls": calls, "listen_s": LISTEN_TIMEOUT_S, "answer_s": ANSWER_TIMEOUT_S}
+    arguments = {
+        "script": static.script,
+        "calls": mcp_calls(spec, cases),
+        "listen_s": LISTEN_TIMEOUT_S,
+        "answer_s": ANSWER_TIMEOUT_S,
+    }
     files = {**static.files, static.config: _without_llms(static.files[static.config])}
     job = SandboxJob(kind="nat_mcp_script", files=files, arguments=arguments, timeout_s=TIMEOUT_S)
     output = sandbox.run(job).output
@@ -40,6 +42,16 @@ def check_script(sandbox: Sandbox, spec: AgentSpec, static: StaticReport, cases:
     if all(is_right):
         return share, []
     return share, [f"mcp script: {sum(is_right)} of {len(is_right)} calls right; {str(output.get('end'))[:300]}"]
+
+
+def mcp_calls(spec: AgentSpec, cases: Cases) -> list[dict[str, Any]]:
+    """Return the calls as MCP wants them: the input is an object, for tools of one argument too."""
+    calls: list[dict[str, Any]] = []
+    for index, vector in enumerate(cases.mcp):
+        names = list(spec.tool(vector.tool).arguments)
+        value = vector.input if len(names) > 1 else {names[0]: vector.input}
+        calls.append({"id": f"mcp/{index}", "tool": vector.tool, "input": value})
+    return calls
 
 
 def _without_llms(text: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from skyrl_nat.config.environment import EnvironmentConfig, SandboxConfig
 from skyrl_nat.environments.nat_agent.cases import CaseDrawer, Cases
-from skyrl_nat.environments.nat_agent.mcp_setup import check_script
+from skyrl_nat.environments.nat_agent.mcp_setup import check_script, mcp_calls
 from skyrl_nat.environments.nat_agent.oracle import ReferenceOracle
 from skyrl_nat.environments.nat_agent.own_tests import OwnTestsJudge
 from skyrl_nat.environments.nat_agent.payload import AgentSpec, HiddenSpec, parse_hidden, parse_spec
@@ -178,22 +178,13 @@ def _arguments(spec: AgentSpec, static: StaticReport, cases: Cases) -> dict[str,
     groups = (("call", cases.calls), ("error", cases.errors), ("canary", cases.canaries))
     e2e = [{"id": f"e2e/{i}", "input": run.input, "script": list(run.script)} for i, run in enumerate(cases.e2e)]
     e2e += [{"id": f"e2e_error/{i}", "input": run.input, "script": []} for i, run in enumerate(cases.e2e_errors)]
-    mcp = [
-        {"id": f"mcp/{i}", "tool": v.tool, "input": named_input(spec, v.tool, v.input)} for i, v in enumerate(cases.mcp)
-    ]
     return job_arguments(spec, static) | {
         "calls": [
             {"id": f"{name}/{i}", "tool": v.tool, "input": v.input} for name, vs in groups for i, v in enumerate(vs)
         ],
         "e2e": e2e,
-        "mcp": mcp if spec.integration.mcp else None,
+        "mcp": mcp_calls(spec, cases) if spec.integration.mcp else None,
     }
-
-
-def named_input(spec: AgentSpec, tool: str, value: Any) -> dict[str, Any]:
-    """Return an input as MCP wants it: an object, for tools of one argument too."""
-    names = list(spec.tool(tool).arguments)
-    return value if len(names) > 1 else {names[0]: value}
 
 
 def job_arguments(spec: AgentSpec, static: StaticReport) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import isolation
 import job_clock
+from values import describe
 
 MAX_REPORT_BYTES = 800_000
 
@@ -121,12 +122,3 @@ def end_worker(child: int) -> None:
     isolation.kill_workers()
     with contextlib.suppress(ChildProcessError):
         os.waitpid(child, 0)
-
-
-def describe(error: BaseException) -> str:
-    """Return class and message, short."""
-    try:
-        text = str(error)
-    except BaseException:  # noqa: BLE001 - the policy may have written the exception
-        text = ""
-    return f"{type(error).__name__}: {text}"[:400]
