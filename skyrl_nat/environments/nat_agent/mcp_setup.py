@@ -45,13 +45,17 @@ def check_script(sandbox: Sandbox, spec: AgentSpec, static: StaticReport, cases:
 
 
 def mcp_calls(spec: AgentSpec, cases: Cases) -> list[dict[str, Any]]:
-    """Return the calls as MCP wants them: the input is an object, for tools of one argument too."""
-    calls: list[dict[str, Any]] = []
-    for index, vector in enumerate(cases.mcp):
-        names = list(spec.tool(vector.tool).arguments)
-        value = vector.input if len(names) > 1 else {names[0]: vector.input}
-        calls.append({"id": f"mcp/{index}", "tool": vector.tool, "input": value})
-    return calls
+    """Return the calls to be made over MCP."""
+    return [
+        {"id": f"mcp/{index}", "tool": vector.tool, "input": named_input(spec, vector.tool, vector.input)}
+        for index, vector in enumerate(cases.mcp)
+    ]
+
+
+def named_input(spec: AgentSpec, tool: str, value: Any) -> dict[str, Any]:
+    """Return an input as MCP wants it: an object, for tools of one argument too."""
+    names = list(spec.tool(tool).arguments)
+    return value if len(names) > 1 else {names[0]: value}
 
 
 def _without_llms(text: str) -> str:

@@ -11,10 +11,11 @@ from nat_tasks import answer, make_task
 
 from skyrl_nat.config.environment import EnvironmentConfig
 from skyrl_nat.data.specs import load_tasks
+from skyrl_nat.environments.nat_agent.mcp_setup import named_input
 from skyrl_nat.environments.nat_agent.oracle import ReferenceOracle
 from skyrl_nat.environments.nat_agent.payload import parse_spec
 from skyrl_nat.environments.nat_agent.rewards import WEIGHTS
-from skyrl_nat.environments.nat_agent.validator import NatAgentValidator, clean_files, named_input
+from skyrl_nat.environments.nat_agent.validator import NatAgentValidator, clean_files
 from skyrl_nat.errors import ConfigError, DataError, SandboxError
 from skyrl_nat.sandbox.base import SandboxJob, SandboxResult
 from skyrl_nat.types import RewardResult, Task
