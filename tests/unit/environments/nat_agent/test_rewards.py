@@ -315,3 +315,13 @@ def test_verdict_and_findings_agree_nt_05(data: st.DataObject) -> None:
     result = validator.validate(task, {"files": files}, seed=2)
     assert result.is_success == (result.findings == []), (result.parts, result.findings)
     assert result.is_success == (result.total == 1.0)
+
+
+@pytest.mark.parametrize(
+    "twice",
+    [{"stage": "build", "ok": True}, {"stage": "call", "id": "call/0"}, {"stage": "introspect", "tool": "scale"}],
+)
+def test_what_is_said_twice_is_forged(twice: Output) -> None:
+    assert not Evidence.of(HONEST.output).is_forged
+    assert Evidence.of({"stages": [twice, *HONEST.output["stages"]]}).is_forged
+    assert Evidence.of({"stages": [*HONEST.output["stages"], twice]}).is_forged

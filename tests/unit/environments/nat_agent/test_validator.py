@@ -263,3 +263,14 @@ def test_close_ends_both_sandboxes() -> None:
     sandbox, oracle = MiniNat(), OracleSandbox()
     NatAgentValidator(EnvironmentConfig(), sandbox, ReferenceOracle(oracle)).close()
     assert (sandbox.is_closed, oracle.is_closed) == (True, True)
+
+
+def test_forged_reports_earn_nothing_and_are_suspected() -> None:
+    def change(job: SandboxJob, output: dict[str, Any]) -> dict[str, Any]:
+        is_meant = job.kind == "nat_validate"
+        return output | ({"stages": [*output["stages"], {"stage": "build", "ok": True}]} if is_meant else {})
+
+    result, _ = judge(WHOLE, change=change)
+    assert result.total == 0.0
+    assert result.suspicions == ["forged reports"]
+    assert result.findings[0].startswith("forged reports: ")
