@@ -24,10 +24,11 @@ from typing import Any
 
 from skyrl_nat.config.environment import EnvironmentConfig, SandboxConfig
 from skyrl_nat.data.specs import load_tasks
+from skyrl_nat.environments.nat_agent.asking import job_arguments
 from skyrl_nat.environments.nat_agent.own_tests import run_own_tests
 from skyrl_nat.environments.nat_agent.payload import parse_hidden, parse_spec
 from skyrl_nat.environments.nat_agent.static_checks import check_files
-from skyrl_nat.environments.nat_agent.validator import NatAgentValidator, job_arguments
+from skyrl_nat.environments.nat_agent.validator import NatAgentValidator
 from skyrl_nat.sandbox.base import Sandbox, SandboxJob
 from skyrl_nat.sandbox.launch import find_python
 from skyrl_nat.sandbox.profiles import open_sandbox

@@ -10,6 +10,7 @@ import builtins
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -51,10 +52,17 @@ def open_oracle() -> ReferenceOracle:
 
 
 class MiniNat:
-    """Plays jobs; `change` may put another output in place of the honest one, or raise."""
+    """Plays jobs; `change` may put another output in place of the honest one, or raise.
 
-    def __init__(self, change: Callable[[SandboxJob, Output], Output | SandboxResult] | None = None) -> None:
-        self.change = change
+    With `played`, the reports are those of an answer with these files, whatever the job's own are: a forgery.
+    """
+
+    def __init__(
+        self,
+        change: Callable[[SandboxJob, Output], Output | SandboxResult] | None = None,
+        played: dict[str, str] | None = None,
+    ) -> None:
+        self.change, self.played = change, played
         self.jobs: list[SandboxJob] = []
         self.is_closed = False
 
@@ -66,7 +74,10 @@ class MiniNat:
             "nat_mcp_script": _mcp_script,
             "nat_workflow_file": _workflow_file,
         }[job.kind]
-        output: Any = json.loads(json.dumps(play(job)))
+        acted = job
+        if self.played is not None:
+            acted = replace(job, files=self.played, arguments=job.arguments | {"config": "agent/config.yml"})
+        output: Any = json.loads(json.dumps(play(acted)))
         if self.change is not None:
             output = self.change(job, output)
         if isinstance(output, SandboxResult):

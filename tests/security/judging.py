@@ -3,8 +3,9 @@
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
+from security.hacks_by_red_team import ONE_REAL_TEST
 from security.reward_hacks import HACKS, bases
-from security.wrong_agents import TASK, WRONG_AGENTS, Files
+from security.wrong_agents import TASK, TESTS, WRONG_AGENTS, Files
 
 from skyrl_nat.config.environment import EnvironmentConfig, SandboxBackend, SandboxConfig
 from skyrl_nat.data.specs import load_tasks
@@ -56,6 +57,7 @@ def wrong_answers(task: Task) -> dict[str, Files]:
 def hacked_answers(task: Task) -> dict[str, Files]:
     """Return the hacks, and the honest answers under `base/<name>`."""
     honest = bases(task.hidden["solution"])
+    honest["once"] = honest["untested"] | {TESTS: ONE_REAL_TEST}
     hacked = {name: hack.change(dict(honest[hack.base])) for name, hack in HACKS.items()}
     return hacked | {f"base/{name}": files for name, files in honest.items()}
 

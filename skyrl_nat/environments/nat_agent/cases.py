@@ -38,6 +38,8 @@ class Cases:
     calls: tuple[Vector, ...]
     """Inputs with an output: recorded ones, then fresh ones."""
     num_recorded: int
+    num_repeated: int
+    """How many of the calls, the last ones, have come before."""
     errors: tuple[Vector, ...]
     """Inputs that must be refused."""
     e2e: tuple[EndToEnd, ...]
@@ -93,6 +95,7 @@ def draw_cases(oracle: ReferenceOracle, spec: AgentSpec, hidden: HiddenSpec, rng
         # Each function's first call comes again at the end: whoever counts calls gives himself away.
         calls=(*calls, *first.values()),
         num_recorded=len(hidden.vectors),
+        num_repeated=len(first),
         errors=tuple(errors),
         e2e=(*hidden.e2e, *drawn),
         e2e_errors=tuple(

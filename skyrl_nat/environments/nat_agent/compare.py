@@ -46,7 +46,7 @@ def is_same_text(expected: Any, text: Any, rule: Mapping[str, Any] = EXACT) -> b
     for read in (json.loads, ast.literal_eval):
         try:
             return is_same(expected, read(text), rule)
-        except (ValueError, SyntaxError, RecursionError, MemoryError):
+        except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
             continue
     return False
 

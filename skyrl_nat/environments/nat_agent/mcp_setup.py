@@ -28,7 +28,10 @@ def check_script(sandbox: Sandbox, spec: AgentSpec, static: StaticReport, cases:
         "listen_s": LISTEN_TIMEOUT_S,
         "answer_s": ANSWER_TIMEOUT_S,
     }
-    files = {**static.files, static.config: _without_llms(static.files[static.config])}
+    try:
+        files = {**static.files, static.config: _without_llms(static.files[static.config])}
+    except ValueError as error:  # a number too long to be written again
+        return 0.0, [f"mcp script: the workflow file cannot be written again: {error}"[:300]]
     job = SandboxJob(kind="nat_mcp_script", files=files, arguments=arguments, timeout_s=TIMEOUT_S)
     output = sandbox.run(job).output
     if str(output.get("end")).startswith("no loopback"):

@@ -28,6 +28,10 @@ _OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
 }
 _NAMES = {"max": "min", "min": "max", "any": "all", "all": "any", "lower": "upper", "upper": "lower", "sum": "len"}
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_ANY_FUNCTION = (*_FUNCTIONS, ast.Lambda)
+_Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+MAX_NUMBER = 10**100
+"""Longer ones may not be printed any more once they are changed."""
 
 
 def mutate(source: str, rng: random.Random, count: int) -> list[str]:
@@ -93,20 +97,25 @@ def _changes(tree: ast.Module) -> Iterator[Callable[[], None]]:
         yield from _changes_of(function)
 
 
-def _functions(tree: ast.Module) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+def _functions(tree: ast.Module) -> list[_Function]:
     """Return the functions, but those that only build others for NAT: a mistake there breaks all, and shows nothing."""
-    return [node for node in ast.walk(tree) if isinstance(node, _FUNCTIONS) and not is_registration(node)]
+    return [node for node in ast.walk(tree) if isinstance(node, _ANY_FUNCTION) and not is_registration(node)]
 
 
-def _changes_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[Callable[[], None]]:
+def _changes_of(function: _Function) -> Iterator[Callable[[], None]]:
+    if isinstance(function, ast.Lambda):
+        yield from _changes_below(function.body)
+        return
     for statement in function.body:
         if not _is_left_alone(statement):
             yield from _changes_below(statement)
 
 
 def _is_left_alone(node: ast.AST) -> bool:
-    """Docstrings, what is yielded to NAT, messages of exceptions, inner functions (they have their own turn)."""
+    """Docstrings, what is yielded to NAT, messages of exceptions, inner functions (they have their turn)."""
     if isinstance(node, (*_FUNCTIONS, ast.ClassDef, ast.Import, ast.ImportFrom, ast.Raise)):
+        return True
+    if isinstance(node, ast.Lambda):
         return True
     return isinstance(node, ast.Expr) and isinstance(node.value, (ast.Constant, ast.Yield))
 
@@ -139,7 +148,7 @@ def _constant_changes(node: ast.Constant) -> Iterator[Callable[[], None]]:
     value = node.value
     if isinstance(value, bool):
         yield lambda: setattr(node, "value", not value)
-    elif isinstance(value, (int, float)):
+    elif isinstance(value, (int, float)) and abs(value) < MAX_NUMBER:
         yield lambda: setattr(node, "value", value + 1)
     elif isinstance(value, str):
         yield lambda: setattr(node, "value", value + "x")

@@ -37,6 +37,10 @@ class Answer:
     message: str = ""
 
 
+class UnansweredError(SandboxError):
+    """The references ran, but did not answer every call within their limits: of the calls' making."""
+
+
 class ReferenceOracle:
     """Answers from references; thread-safe."""
 
@@ -57,7 +61,8 @@ class ReferenceOracle:
             variants: Function -> source in place of its reference; the empty one asks the references themselves.
 
         Raises:
-            SandboxError: The references did not come to an end.
+            UnansweredError: They did not answer every call.
+            SandboxError: Their sandbox failed.
         """
         if not calls or not variants:
             return [[] for _ in variants]
@@ -71,7 +76,7 @@ class ReferenceOracle:
         result = self._sandbox.run(job)
         reports = result.output.get("reports", [])
         if result.output.get("end") != "done" or len(reports) != len(calls) * len(variants):
-            raise SandboxError(
+            raise UnansweredError(
                 f"references must answer every call, got {len(reports)} of {len(calls) * len(variants)} answers "
                 f"({result.output.get('end', result.status)}): {result.log[-300:]} {reports[-1:]}. "
                 "Build the task file again"

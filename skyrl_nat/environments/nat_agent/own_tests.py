@@ -15,16 +15,21 @@ import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from time import monotonic
 from typing import Any
 
 from skyrl_nat.environments.nat_agent.mutants import mutate_all, plain, restate
-from skyrl_nat.environments.nat_agent.oracle import Answer, Call, ReferenceOracle
+from skyrl_nat.environments.nat_agent.oracle import Answer, Call, ReferenceOracle, UnansweredError
 from skyrl_nat.environments.nat_agent.payload import AgentSpec, HiddenSpec, Mutant
 from skyrl_nat.environments.nat_agent.static_checks import StaticReport, is_test_file
 from skyrl_nat.sandbox.base import Sandbox, SandboxJob
 
 MAX_CALLS = 80
 """Different calls of the tests that are looked at."""
+MAX_CALL_CHARS = 60_000
+"""Of all of them together: what is asked must be answered."""
+MAX_SECONDS = 30.0
+"""For all runs of one answer's tests."""
 MAX_MUTANTS_OF_A_TOOL = 3
 NUM_OWN_MUTANTS = 2
 MAX_TRIES = 8
@@ -72,31 +77,47 @@ class OwnTestsJudge:
         recorded = run_own_tests(self._sandbox, spec, static, files, None)
         passed = _passed(recorded, static.tests)
         findings = _explain(recorded, static.tests, passed)
-        correct = len(passed) / max(len(static.tests), spec.integration.num_tests)
-        calls = _calls(recorded)
-        if not passed or not calls:
-            findings.append("own tests: none passes" if not passed else "own tests: they call no tool through NAT")
+        calls, callers = _calls(recorded), _callers(recorded)
+        calling = [test for test in passed if any(test in tests for tests in callers.values())]
+        correct = len(calling) / max(len(static.tests), spec.integration.num_tests)
+        if not calling:
+            findings.append("own tests: they call no tool through NAT" if passed else "own tests: none passes")
             return Worth(correct=correct, findings=findings)
-        replay = _Replay(calls, _callers(recorded), passed)
-        right, killed = self._replay(spec, hidden, static, replay, rng)
+        replay = _Replay(calls, callers, calling, monotonic() + MAX_SECONDS)
+        try:
+            worth = self._look_closely(spec, hidden, static, replay, rng)
+        except (UnansweredError, RecursionError, ValueError) as error:
+            return Worth(correct=correct, findings=[*findings, f"own tests: cannot be judged: {error}"[:300]])
+        return Worth(
+            correct=correct, right=worth.right, discerning=worth.discerning, findings=[*findings, *worth.findings]
+        )
+
+    def _look_closely(
+        self, spec: AgentSpec, hidden: HiddenSpec, static: StaticReport, replay: "_Replay", rng: random.Random
+    ) -> Worth:
+        """Return R and D of tests that pass."""
+        right, kept, killed = self._replay(spec, hidden, static, replay, rng)
         if right < 1.0:
-            findings.append("own tests: they fail on a right implementation")
-            return Worth(correct=correct, right=right, findings=findings)
-        own = self._own_mutants(spec, static, replay, rng)
-        hidden_share = sum(killed) / len(killed) if killed else 1.0
-        own_share = sum(own) / len(own) if own else 1.0
-        discerning = min(1.0, hidden_share / ENOUGH) * own_share
-        if discerning < 1.0:
-            findings.append(
-                f"own tests: they notice {sum(killed)} of {len(killed)} wrong implementations and {sum(own)} of "
-                f"{len(own)} mistakes in the package"
-            )
-        return Worth(correct=correct, right=right, discerning=discerning, findings=findings)
+            return Worth(right=right, findings=["own tests: they fail on a right implementation"])
+        own = self._own_mutants(spec, static, replay, kept, rng)
+        hidden_share = sum(map(bool, killed)) / len(killed) if killed else 1.0
+        own_share = sum(map(bool, own)) / len(own) if own else 1.0
+        # One test that looks does not pay for others that only call.
+        noticing: set[str] = set().union(*killed, *own)
+        enough = (spec.integration.num_tests + 1) // 2
+        discerning = min(1.0, hidden_share / ENOUGH) * own_share * min(1.0, len(noticing) / enough)
+        if discerning == 1.0:
+            return Worth(right=right, discerning=discerning)
+        finding = (
+            f"own tests: they notice {sum(map(bool, killed))} of {len(killed)} wrong implementations and "
+            f"{sum(map(bool, own))} of {len(own)} mistakes in the package; {len(noticing)} tests notice anything"
+        )
+        return Worth(right=right, discerning=discerning, findings=[finding])
 
     def _replay(
         self, spec: AgentSpec, hidden: HiddenSpec, static: StaticReport, replay: "_Replay", rng: random.Random
-    ) -> tuple[float, list[bool]]:
-        """Return R, and for each hidden mutant whether the tests noticed it.
+    ) -> tuple[float, list[str], list[set[str]]]:
+        """Return R, the tests that look at answers alone, and for each hidden mutant the tests that noticed it.
 
         The mutants of different tools share a run: a failed test tells which of them it has called.
         """
@@ -106,43 +127,60 @@ class OwnTestsJudge:
         right, *wrong = (_table(replay.calls, row) for row in self._oracle.answers(hidden, asked, [{}, *rounds]))
         order = [right, *wrong]
         rng.shuffle(order)
-        survivors = {
-            id(table): _passed(run_own_tests(self._sandbox, spec, static, static.files, table), replay.passed)
-            for table in order
-        }
-        kept = survivors[id(right)]
-        noticed: list[bool] = []
+        passing = {id(table): self._pass(spec, static, table, replay) for table in order}
+        kept = passing[id(right)]
+        share = len(kept) / len(replay.passed)
+        if share == 1.0:
+            inside = self._looking_inside(spec, static, right, replay, rng)
+            kept = [test for test in kept if test not in inside]
+        noticed: list[set[str]] = []
         for mutated, table in zip(rounds, wrong, strict=True):
-            failed = set(kept) - set(survivors[id(table)])
+            failed = set(kept) - set(passing[id(table)])
             changed = {key for key in right if table[key] != right[key]}
-            noticed += [any(replay.touches(test, tool, changed) for test in failed) for tool in mutated]
-        return len(kept) / len(replay.passed), noticed
+            noticed += [{test for test in failed if replay.touches(test, tool, changed)} for tool in mutated]
+        return share, kept, noticed
+
+    def _pass(self, spec: AgentSpec, static: StaticReport, table: dict[str, Any], replay: "_Replay") -> list[str]:
+        replay.check_time()
+        return _passed(run_own_tests(self._sandbox, spec, static, static.files, table), replay.passed)
+
+    def _looking_inside(
+        self, spec: AgentSpec, static: StaticReport, right: dict[str, Any], replay: "_Replay", rng: random.Random
+    ) -> set[str]:
+        """Return the tests that fail on a package with mistakes though its tools answer rightly: they see its code."""
+        [files] = _mutated(static, rng, 1)
+        reports = run_own_tests(self._sandbox, spec, static, static.files | files, right)
+        if not _has_finished(reports):  # the mistakes keep it from being imported, which says nothing of the tests
+            return set()
+        return set(replay.passed) - set(_passed(reports, replay.passed))
 
     def _own_mutants(
-        self,
-        spec: AgentSpec,
-        static: StaticReport,
-        replay: "_Replay",
-        rng: random.Random,
-    ) -> list[bool]:
-        """Return, for packages with a mistake in every function, whether the tests noticed.
+        self, spec: AgentSpec, static: StaticReport, replay: "_Replay", kept: Sequence[str], rng: random.Random
+    ) -> list[set[str]]:
+        """Return, for packages with a mistake in every function, the tests that noticed.
 
         One where no answer that the tests saw has changed does not count; if that is so for all of them, though there
         are places for mistakes, the tests look at nothing.
         """
-        noticed: list[bool] = []
-        sources = [path for path in static.files if path.endswith(".py") and not is_test_file(path)]
-        versions = {path: mutate_all(static.files[path], rng, MAX_TRIES) for path in sources}
-        is_mutable = any(texts[0] != plain(static.files[path]) for path, texts in versions.items())
-        for number in range(MAX_TRIES if is_mutable else 0):
+        noticed: list[set[str]] = []
+        versions = _mutated(static, rng, MAX_TRIES)
+        is_mutable = any(text != plain(static.files[path]) for path, text in versions[0].items())
+        for files in versions if is_mutable else []:
             if len(noticed) == NUM_OWN_MUTANTS:
                 break
-            files = {path: texts[number] for path, texts in versions.items()}
+            replay.check_time()
             reports = run_own_tests(self._sandbox, spec, static, static.files | files, None)
             again = _calls(reports)
             if any(key in again and _said(again[key]) != _said(call) for key, call in replay.calls.items()):
-                noticed.append(len(_passed(reports, replay.passed)) < len(replay.passed))
-        return noticed if noticed or not is_mutable else [False]
+                noticed.append(set(kept) - set(_passed(reports, kept)))
+        return noticed if noticed or not is_mutable else [set()]
+
+
+def _mutated(static: StaticReport, rng: random.Random, count: int) -> list[dict[str, str]]:
+    """Return versions of the package's own modules with a mistake in every function."""
+    sources = [path for path in static.files if path.endswith(".py") and not is_test_file(path)]
+    versions = {path: mutate_all(static.files[path], rng, count) for path in sources}
+    return [{path: texts[number] for path, texts in versions.items()} for number in range(count)]
 
 
 def run_own_tests(
@@ -200,6 +238,14 @@ class _Replay:
     callers: Mapping[str, set[str]]
     """Key -> tests that made the call."""
     passed: Sequence[str]
+    """Tests that pass and call a tool."""
+    until: float
+    """Monotonic time by which all must be known."""
+
+    def check_time(self) -> None:
+        """Raise ValueError once the time is over."""
+        if monotonic() > self.until:
+            raise ValueError(f"they take more than {MAX_SECONDS:g} s in all")
 
     def touches(self, test: str, tool: str, changed: set[str]) -> bool:
         """Return whether a test has made a changed call of a tool."""
@@ -225,13 +271,17 @@ def _rewritten(static: StaticReport, change: Any) -> dict[str, str]:
 
 def _passed(reports: Sequence[Report], wanted: Sequence[str]) -> list[str]:
     """Return the wanted tests of which something was reported, and nothing but `passed`, in a run that ended."""
-    if not any("finished" in report for report in reports):
+    if not _has_finished(reports):
         return []
     outcomes: dict[str, set[str]] = defaultdict(set)
     for report in reports:
         if "test" in report and "outcome" in report:
             outcomes[str(report["test"]).partition("[")[0]].add(str(report["outcome"]))
     return [test for test in wanted if outcomes.get(test) == {"passed"}]
+
+
+def _has_finished(reports: Sequence[Report]) -> bool:
+    return any("finished" in report for report in reports)
 
 
 def _calls(reports: Sequence[Report]) -> dict[str, Report]:
@@ -245,8 +295,13 @@ def _calls(reports: Sequence[Report]) -> dict[str, Report]:
         if key in found and _said(found[key]) != _said(report):
             unsteady.add(key)
         found.setdefault(key, report)
-    kept = [key for key in found if key not in unsteady]
-    return {key: found[key] for key in kept[:MAX_CALLS]}
+    kept: dict[str, Report] = {}
+    room = MAX_CALL_CHARS
+    for key, report in found.items():
+        room -= len(key) + len(json.dumps(report.get("output")))
+        if key not in unsteady and room >= 0 and len(kept) < MAX_CALLS:
+            kept[key] = report
+    return kept
 
 
 def _callers(reports: Sequence[Report]) -> dict[str, set[str]]:

@@ -53,8 +53,9 @@ def find_type_names(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.ClassDef):
             for keyword in node.keywords:
-                if keyword.arg == "name" and isinstance(keyword.value, ast.Constant):
-                    yield str(keyword.value.value)
+                value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
+                if keyword.arg == "name" and isinstance(value, str):
+                    yield value
 
 
 def find_fields(tree: ast.Module) -> Iterator[str]:

@@ -24,6 +24,8 @@ from skyrl_nat.environments.nat_agent.suspicion import suspicious_code, suspicio
 MAX_FILES = 24
 MAX_FILE_CHARS = 20_000
 SCRIPT_FOLDERS = ("scripts", "")
+MAX_DOTS = 60
+"""In a line of pyproject.toml: a key of thousands of parts keeps the parser busy for seconds."""
 _CONFIG_NAMES = ("config", "workflow")
 
 
@@ -189,12 +191,15 @@ def _is_installable(spec: AgentSpec, files: dict[str, str], findings: list[str])
     if not spec.integration.is_installable:
         return False
     try:
-        value: Any = tomllib.loads(files.get("pyproject.toml", ""))
+        text = files.get("pyproject.toml", "")
+        if any(line.count(".") > MAX_DOTS for line in text.split("\n")):  # TOML's own lines
+            raise ValueError("a key of very many parts")
+        value: Any = tomllib.loads(text)
         points = value["project"]["entry-points"]["nat.components"]
         if any(point == f"{spec.package}.register" for point in points.values()):
             return True
         findings.append(f"pyproject.toml: an entry point nat.components must be {spec.package}.register")
-    except (tomllib.TOMLDecodeError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         findings.append(f"pyproject.toml: must have [project.entry-points.'nat.components'], got {error}"[:200])
     return False
 
@@ -208,7 +213,7 @@ def _check_yaml(path: str, text: str, spec: AgentSpec, findings: list[str]) -> f
     workflow = value.get("workflow") if isinstance(value, dict) else None
     found = workflow.get("_type") if isinstance(workflow, dict) else None
     if found != spec.workflow_type:
-        findings.append(f"{path}: workflow._type must be {spec.workflow_type}, got {str(found)[:60]}")
+        findings.append(f"{path}: workflow._type must be {spec.workflow_type}, got {_shown(found)}")
         return 0.5
     llms = value.get("llms")
     missing = [name for name in spec.integration.llms if not (isinstance(llms, dict) and name in llms)]
@@ -216,6 +221,11 @@ def _check_yaml(path: str, text: str, spec: AgentSpec, findings: list[str]) -> f
         findings.append(f"{path}: llms must have {', '.join(missing)}")
         return 0.5
     return 1.0
+
+
+def _shown(value: Any) -> str:
+    """Return a value of a workflow file, short; long numbers cannot be printed at all."""
+    return value[:60] if isinstance(value, str) else "None" if value is None else type(value).__name__
 
 
 class _StrictLoader(yaml.SafeLoader):
@@ -251,5 +261,10 @@ def load_yaml(text: str) -> Any:
     """
     try:
         return yaml.load(text, Loader=_StrictLoader)
-    except (LookupError, TypeError, AttributeError) as error:  # from PyYAML's own constructors: `!!int ""`
+    except (
+        LookupError,
+        TypeError,
+        AttributeError,
+        ArithmeticError,
+    ) as error:  # from PyYAML's own constructors: `!!int ""`
         raise ValueError(f"a tag does not fit its value: {type(error).__name__}: {error}") from error

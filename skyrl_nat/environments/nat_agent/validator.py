@@ -6,13 +6,15 @@ about a test decides anything that is not compared here with what the references
 
 import dataclasses
 import logging
+import posixpath
 import random
 from collections.abc import Mapping
 from typing import Any
 
 from skyrl_nat.config.environment import EnvironmentConfig, SandboxConfig
+from skyrl_nat.environments.nat_agent.asking import ask
 from skyrl_nat.environments.nat_agent.cases import CaseDrawer, Cases
-from skyrl_nat.environments.nat_agent.mcp_setup import check_script, mcp_calls
+from skyrl_nat.environments.nat_agent.mcp_setup import check_script
 from skyrl_nat.environments.nat_agent.oracle import ReferenceOracle
 from skyrl_nat.environments.nat_agent.own_tests import OwnTestsJudge
 from skyrl_nat.environments.nat_agent.payload import AgentSpec, HiddenSpec, parse_hidden, parse_spec
@@ -26,12 +28,15 @@ from skyrl_nat.environments.nat_agent.rewards import (
 )
 from skyrl_nat.environments.nat_agent.static_checks import StaticReport, check_files
 from skyrl_nat.environments.nat_agent.workflow_file import WorkflowFile, check_workflow_file
+from skyrl_nat.errors import SkyRLNatError
 from skyrl_nat.rewards.rubric import make_rubric
 from skyrl_nat.sandbox.base import Sandbox, SandboxJob
 from skyrl_nat.sandbox.profiles import open_sandbox
 from skyrl_nat.types import RewardResult, Task
 
 ORACLE_PRELOAD = ("json", "asyncio")
+ODDITIES = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError, MemoryError)
+"""What reading an odd answer may raise."""
 _STAGES = ("register", "schema", "options", "build")
 _logger = logging.getLogger(__name__)
 
@@ -71,18 +76,16 @@ class NatAgentValidator:
         """
         spec, hidden = parse_spec(task.payload), parse_hidden(task.hidden)
         judgement = Judgement([], [])
-        with judgement.timed("static"):
-            static = check_files(spec, clean_files(artifact))
-        judgement.findings = list(static.findings)
-        judgement.num_static = len(static.findings)
-        judgement.suspicions = list(static.suspicions)
-        parts = self._judge(_Question(task.task_id, spec, hidden, static, seed), judgement)
-        if is_final and parts.get("integration_mcp", 0.0) > 0.0:
-            with judgement.timed("mcp_script"):
-                cases = self._cases.draw(task.task_id, spec, hidden, seed)
-                share, problems = check_script(self._sandbox, spec, static, cases)
-            parts["integration_mcp"] = min(parts["integration_mcp"], share)
-            judgement.findings += problems
+        try:
+            parts = self._judge_all(task.task_id, (spec, hidden), artifact, judgement, (seed, is_final))
+        except SkyRLNatError:
+            raise
+        except ODDITIES as error:
+            # What an answer does to its judge is the answer's doing: no verdict at all would be a way out.
+            _logger.exception("an answer to %s could not be judged", task.task_id)
+            judgement.findings.append(f"the answer cannot be judged: {type(error).__name__}: {error}"[:300])
+            judgement.suspicions.append("breaks its judge")
+            parts = empty_parts(spec)
         return self._rubric.score(
             parts,
             findings=judgement.findings,
@@ -90,13 +93,38 @@ class NatAgentValidator:
             stages=judgement.stages(_wanted_stages(spec, is_final=is_final)),
         )
 
+    def _judge_all(
+        self,
+        task_id: str,
+        halves: tuple[AgentSpec, HiddenSpec],
+        artifact: Mapping[str, Any],
+        judgement: Judgement,
+        how: tuple[int, bool],
+    ) -> dict[str, float]:
+        """Return the parts: static checks, everything that runs, and at last the slow check."""
+        (spec, hidden), (seed, is_final) = halves, how
+        with judgement.timed("static"):
+            static = check_files(spec, clean_files(artifact))
+        judgement.findings += static.findings
+        judgement.num_static = len(static.findings)
+        judgement.suspicions += static.suspicions
+        parts = self._judge(_Question(task_id, spec, hidden, static, seed), judgement)
+        if is_final and parts.get("integration_mcp", 0.0) > 0.0:
+            with judgement.timed("mcp_script"):
+                cases = self._cases.draw(task_id, spec, hidden, seed)
+                share, problems = check_script(self._sandbox, spec, static, cases)
+            parts["integration_mcp"] = min(parts["integration_mcp"], share)
+            judgement.findings += problems
+        return parts
+
     def _judge(self, question: "_Question", judgement: Judgement) -> dict[str, float]:
         """Return the parts."""
         spec, static, findings = question.spec, question.static, judgement.findings
         if not static.module or static.python_share == 0.0:
             return shaping_parts(spec, static)
         cases = self._cases.draw(question.task_id, spec, question.hidden, question.seed)
-        job = SandboxJob(kind="nat_validate", files=static.files, arguments=_arguments(spec, static, cases))
+        questions = ask(spec, static, cases, random.Random(f"{question.task_id}/{question.seed}/order"))
+        job = SandboxJob(kind="nat_validate", files=static.files, arguments=questions.arguments)
         result = self._sandbox.run(job)
         end = str(result.output.get("end", result.status))
         if end == "died" or result.status not in ("done", "timeout"):
@@ -106,7 +134,7 @@ class NatAgentValidator:
             return empty_parts(spec)
         if end == "timeout":
             findings.append("no complete result: the time limit (timeout) was reached")
-        evidence = judgement.evidence = Evidence.of(result.output)
+        evidence = judgement.evidence = Evidence.of(questions.understood(result.output))
         if evidence.is_forged:
             findings.append("forged reports: the package's code has written into the channel of the checks")
             judgement.suspicions.append("forged reports")
@@ -115,7 +143,7 @@ class NatAgentValidator:
         if not findings:
             findings += [f"{stage}: not reached" for stage in _STAGES if not evidence.passed(stage)]
         file = WorkflowFile()
-        if evidence.passed("build"):
+        if evidence.passed("schema") and evidence.passed("build") and static.yaml_share > 0.0:
             with judgement.timed("workflow_file"):
                 file = check_workflow_file(self._sandbox, spec, static)
             findings += [text for text in file.findings if text not in findings]
@@ -169,36 +197,7 @@ def clean_files(artifact: Mapping[str, Any]) -> dict[str, str]:
     return {
         path: text.encode("utf-8", "replace").decode("utf-8")
         for path, text in files.items()
-        if isinstance(path, str) and isinstance(text, str)
-    }
-
-
-def _arguments(spec: AgentSpec, static: StaticReport, cases: Cases) -> dict[str, Any]:
-    """Return the job's arguments: inputs only, never an expected output."""
-    groups = (("call", cases.calls), ("error", cases.errors), ("canary", cases.canaries))
-    e2e = [{"id": f"e2e/{i}", "input": run.input, "script": list(run.script)} for i, run in enumerate(cases.e2e)]
-    e2e += [{"id": f"e2e_error/{i}", "input": run.input, "script": []} for i, run in enumerate(cases.e2e_errors)]
-    return job_arguments(spec, static) | {
-        "calls": [
-            {"id": f"{name}/{i}", "tool": v.tool, "input": v.input} for name, vs in groups for i, v in enumerate(vs)
-        ],
-        "e2e": e2e,
-        "mcp": mcp_calls(spec, cases) if spec.integration.mcp else None,
-    }
-
-
-def job_arguments(spec: AgentSpec, static: StaticReport) -> dict[str, Any]:
-    """Return what every `nat_validate` job needs to find its way in the files."""
-    return {
-        "source_root": static.source_root,
-        "module": static.module,
-        "config": static.config if static.yaml_share > 0 else "",
-        "tools": [tool.name for tool in spec.functions],
-        "options": {tool.name: {option.name: option.value for option in tool.config} for tool in spec.functions},
-        "style": spec.workflow.type.value,
-        "calls": [],
-        "e2e": [],
-        "mcp": None,
+        if isinstance(path, str) and isinstance(text, str) and posixpath.normpath(path) == path
     }
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 from skyrl_nat.config.environment import EnvironmentConfig
 from skyrl_nat.environments.nat_agent.payload import AgentSpec
+from skyrl_nat.environments.nat_agent.validator import ODDITIES
 from skyrl_nat.environments.nat_agent.visible import own_tests_report, visible_report
 from skyrl_nat.environments.nat_agent.workspace import BashResult
 from skyrl_nat.errors import SandboxError
@@ -32,7 +33,10 @@ class Workbench:
         Raises:
             SandboxError: The sandbox failed.
         """
-        return visible_report(spec, files, self._open())
+        try:
+            return visible_report(spec, files, self._open())
+        except ODDITIES as error:
+            return f"the package cannot be read: {type(error).__name__}"
 
     def run_tests(self, spec: AgentSpec, files: dict[str, str], paths: tuple[str, ...] = ()) -> str:
         """Return how the package's own tests went, all of them or those of some files.
@@ -40,7 +44,10 @@ class Workbench:
         Raises:
             SandboxError: The sandbox failed.
         """
-        return own_tests_report(spec, files, self._open(), paths)
+        try:
+            return own_tests_report(spec, files, self._open(), paths)
+        except ODDITIES as error:
+            return f"the package cannot be read: {type(error).__name__}"
 
     def run_bash(self, files: dict[str, str], command: str) -> BashResult:
         """Run a shell command on the files.

@@ -40,7 +40,8 @@ def check_workflow_file(sandbox: Sandbox, spec: AgentSpec, static: StaticReport)
     stages = {str(item["stage"]): item for item in reports}
     passed = {name for name, item in stages.items() if item.get("ok") is True}
     findings = [f"{name}: {item['error']}" for name, item in stages.items() if item.get("ok") is False]
-    stray = _stray_keys(spec, static, load_yaml(text))
+    config = load_yaml(text)
+    stray = _stray_keys(spec, static, config if isinstance(config, dict) else {})
     findings += [f"options: unknown option {key}" for key in stray]
     unset = _unset_options(spec, stages.get("values", {}).get("values", {}))
     return WorkflowFile(
@@ -61,7 +62,7 @@ def _stray_keys(spec: AgentSpec, static: StaticReport, config: Mapping[str, Any]
     return [
         f"{path}.{key}"
         for path, item in entries.items()
-        if isinstance(item, dict) and item.get("_type") in names
+        if isinstance(item, dict) and isinstance(item.get("_type"), str) and item["_type"] in names
         for key in item
         if key not in known
     ]

@@ -15,6 +15,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import nat_llm
+import nat_mcp
 import nat_mcp_script
 import nat_own_tests
 import nat_workflow_file
@@ -31,7 +33,6 @@ PROVIDED = (
     "nat.runtime.session",
     "mcp.shared.memory",
     "anyio._backends._asyncio",
-    "nat_llm",
     "mcp.client.streamable_http",
 )
 """Imported beside NAT's plugins, so that no job pays for them."""
@@ -97,7 +98,6 @@ async def _stages(emit: Emit, arguments: dict, folder: str) -> None:
 
 async def _open(emit: Emit, arguments: dict, folder: str, stack: AsyncExitStack) -> Package | None:
     """Load the workflow file and build it."""
-    import nat_llm
     from nat.builder.workflow_builder import WorkflowBuilder
     from nat.runtime.loader import load_config
 
@@ -175,7 +175,6 @@ async def _call(emit: Emit, item: dict, package: Package | Alone) -> None:
 
 
 async def _run_end_to_end(emit: Emit, item: dict, package: Package, style: str) -> None:
-    import nat_llm
 
     report: dict[str, Any] = {"stage": "e2e", "id": item["id"]}
     names = {config.type: name for name, config in package.config.functions.items()}
@@ -188,8 +187,6 @@ async def _run_end_to_end(emit: Emit, item: dict, package: Package, style: str) 
 
 
 async def _serve(emit: Emit, calls: list[dict], package: Package) -> None:
-    import nat_mcp
-
     try:
         await nat_mcp.check_mcp(emit, calls, package)
     except BaseException as error:  # noqa: BLE001 - whatever the policy's code raises is a finding

@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+import nat_llm
 from forked_worker import Emit, run_worker
 from values import describe, encode
 
@@ -28,7 +29,6 @@ def check_workflow_file(arguments: dict, folder: str, deadline: float) -> dict:
 
 
 async def _check(emit: Emit, arguments: dict, folder: str) -> None:
-    import nat_llm
     from nat.builder.workflow_builder import WorkflowBuilder
     from nat.cli.type_registry import GlobalTypeRegistry
     from nat.runtime.loader import load_config

@@ -45,6 +45,8 @@ def test_calls_are_recorded_and_fresh_ones_with_right_outputs() -> None:
 def test_the_first_call_of_every_function_comes_again_at_the_end() -> None:
     drawn = draw(make_task())
     assert {(case.tool, case.input) for case in drawn.calls[-2:]} == {("scale", 1000), ("shout", "left")}
+    assert drawn.num_repeated == 2
+    assert draw(make_task("single", tools="scale")).num_repeated == 1
 
 
 def test_refused_inputs_are_sorted_out_by_the_documented_exception() -> None:

@@ -129,6 +129,8 @@ def test_deep_values_are_compared_and_never_raise() -> None:
         (3, "9" * 6000, False),
         (3, "[" * 3000, False),
         ([1], "__import__('os')", False),
+        ({"a": 1}, "{[]: 1}", False),
+        ([1], "{{}}", False),
         (3, "", False),
         (3, None, False),
         (3, 3, False),

@@ -22,7 +22,7 @@ MCP = (
     Vector(tool="shout", input="b", output="B!"),
 )
 TEXTS = ["2", "6", "A!", "B!"]
-CASES = Cases(calls=(), num_recorded=0, errors=(), e2e=(), e2e_errors=(), mcp=MCP, canaries=())
+CASES = Cases(calls=(), num_recorded=0, num_repeated=0, errors=(), e2e=(), e2e_errors=(), mcp=MCP, canaries=())
 
 
 def check(output: Any, files: dict[str, str] | None = None) -> tuple[float, list[str], SandboxJob]:
@@ -82,6 +82,16 @@ def test_every_llm_is_scripted_and_the_rest_is_left_as_it_is() -> None:
 def test_workflow_files_of_any_shape_are_passed_on(text: str) -> None:
     *_, job = check(said(), {"agent/config.yml": text})
     assert yaml.safe_load(job.files["agent/config.yml"]) == yaml.safe_load(text)
+
+
+def test_workflow_file_that_cannot_be_written_again_is_worth_nothing_and_needs_no_job() -> None:
+    spec, sandbox = halves(TASK)[0], MiniNat()
+    config = answer(TASK)["agent/config.yml"] + f"x: 0x{'f' * 4000}\n"
+    static = check_files(spec, answer(TASK) | {"agent/config.yml": config})
+    assert static.yaml_share == 1.0
+    share, [finding] = check_script(sandbox, spec, static, CASES)
+    assert (share, sandbox.jobs) == (0.0, [])
+    assert finding.startswith("mcp script: the workflow file cannot be written again: ")
 
 
 def test_infrastructure_failure_passes_up() -> None:

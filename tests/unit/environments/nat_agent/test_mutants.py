@@ -54,6 +54,11 @@ def mutants(body: str, count: int = 50) -> set[str]:
         ("return a", set()),
         ("return None", set()),
         ("a = max\nreturn a", {"a = min"}),
+        (f"return {10**100 - 1}", {f"return {10**100}"}),
+        (f"return {10**100}", set()),
+        (f"return 0x{'f' * 3000}", set()),
+        ("return 1e100", set()),
+        ("return lambda c: c + 1", {"return lambda c: c - 1", "return lambda c: c + 2"}),
     ],
 )
 def test_every_class_of_mistakes_is_made_and_no_other(body: str, wrong: set[str]) -> None:
@@ -84,6 +89,16 @@ def test_inner_functions_and_methods_have_their_turn_once() -> None:
     assert len(found) == len(set(found)) == 2
     assert {"return 2" in text for text in found} == {True, False}
     assert {"return 6" in text for text in found} == {True, False}
+
+
+def test_lambdas_at_module_level_are_functions_too() -> None:
+    found = mutate("double = lambda x, y=1 + 2: x * 2\n", random.Random(0), 50)
+    assert set(found) == {f"double = lambda x, y=1 + 2: {wrong}\n" for wrong in ("x + 2", "x * 3")}
+    assert len(found) == 2
+    source = "f = lambda: 1\n\ndef g():\n    return [lambda: 5, 7]\n"
+    for seed in range(4):
+        [version] = mutate_all(source, random.Random(seed), 1)
+        assert version == "f = lambda: 2\n\ndef g():\n    return [lambda: 6, 8]\n"
 
 
 def test_number_of_mutants_is_bounded_and_the_seed_chooses() -> None:

@@ -6,7 +6,7 @@ import pytest
 from mini_nat import OracleSandbox
 from nat_tasks import halves, make_task
 
-from skyrl_nat.environments.nat_agent.oracle import Answer, Call, ReferenceOracle
+from skyrl_nat.environments.nat_agent.oracle import Answer, Call, ReferenceOracle, UnansweredError
 from skyrl_nat.environments.nat_agent.payload import HiddenSpec
 from skyrl_nat.errors import SandboxError
 from skyrl_nat.sandbox.base import SandboxJob, SandboxResult
@@ -62,16 +62,30 @@ def test_nothing_asked_needs_no_job(hidden: HiddenSpec) -> None:
     ("output", "status", "message"),
     [
         ({}, "timeout", r"0 of 1 answers \(timeout\): said at the end"),
+        ({}, "died", r"0 of 1 answers \(died\): said at the end"),
+        ({"reports": [], "end": "timeout"}, "done", r"0 of 1 answers \(timeout\)"),
         ({"reports": [], "end": "done"}, "done", "0 of 1 answers"),
         ({"reports": [{"variant": 0, "output": 6}], "end": "died"}, "done", r"1 of 1 answers \(died\)"),
         ({"reports": [{}, {}], "end": "done"}, "done", "2 of 1 answers"),
     ],
 )
-def test_references_that_do_not_end_are_an_infrastructure_error(
+def test_references_that_do_not_answer_are_told_from_a_sandbox_that_fails(
     hidden: HiddenSpec, output: dict[str, Any], status: str, message: str
 ) -> None:
-    with pytest.raises(SandboxError, match=message):
+    """Both are infrastructure errors, but for calls that a package's own tests have chosen."""
+    with pytest.raises(UnansweredError, match=message):
         ReferenceOracle(FixedSandbox(output, status)).answers(hidden, [Call(chain=("scale",), input=3)])
+    assert issubclass(UnansweredError, SandboxError)
+
+
+def test_sandbox_that_fails_has_left_nothing_unanswered(hidden: HiddenSpec) -> None:
+    class Broken(OracleSandbox):
+        def run(self, job: SandboxJob) -> SandboxResult:
+            raise SandboxError("gone")
+
+    with pytest.raises(SandboxError, match="gone") as caught:
+        ReferenceOracle(Broken()).answers(hidden, [Call(chain=("scale",), input=3)])
+    assert type(caught.value) is SandboxError
 
 
 def test_close_ends_the_sandbox() -> None:

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from skyrl_nat.environments.nat_agent import patterns
-from skyrl_nat.environments.nat_agent.patterns import count_hints, is_registration
+from skyrl_nat.environments.nat_agent.patterns import count_hints, find_type_names, is_registration
 
 
 @pytest.mark.parametrize(
@@ -55,3 +55,12 @@ def test_ids_are_those_that_pytest_would_give() -> None:
         "class Other:\n    def test_g(self): ...\ndef f():\n    def test_inner(): ...\n"
     )
     assert list(patterns.find_test_names(ast.parse(source))) == ["test_a", "test_b", "TestC::test_d"]
+
+
+def test_type_names_are_texts_and_nothing_else() -> None:
+    source = (
+        "class A(Base, name='a'): ...\nclass B(Base, name=3): ...\nclass C(Base, name=b'c'): ...\n"
+        "class D(Base, name=NAME): ...\nclass E(Base, other='e'): ...\n"
+        f"def f():\n    class G(Base, name='g'): ...\nclass H(Base, name=0x{'f' * 4000}): ...\n"
+    )
+    assert sorted(find_type_names(ast.parse(source))) == ["a", "g"]

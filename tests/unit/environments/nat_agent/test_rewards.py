@@ -1,6 +1,7 @@
 """Parts from evidence: what the sandbox says is never worth more than what the outputs show."""
 
 import copy
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,6 +13,7 @@ from mini_nat import MiniNat, open_oracle
 from nat_tasks import answer, halves, make_task
 
 from skyrl_nat.config.environment import EnvironmentConfig
+from skyrl_nat.environments.nat_agent.asking import ask
 from skyrl_nat.environments.nat_agent.cases import CaseDrawer, Cases
 from skyrl_nat.environments.nat_agent.payload import AgentSpec
 from skyrl_nat.environments.nat_agent.rewards import WEIGHTS, Evidence, compute_parts, empty_parts
@@ -59,7 +61,10 @@ def judge(task: Task, **bodies: str) -> Judgement:
     NatAgentValidator(EnvironmentConfig(), sandbox, oracle).validate(task, {"files": files}, seed=1)
     spec, hidden = halves(task)
     cases = CaseDrawer(open_oracle()).draw(task.task_id, spec, hidden, 1)
-    return Judgement(spec, cases, check_files(spec, files), kept[0])
+    static = check_files(spec, files)
+    questions = ask(spec, static, cases, random.Random(f"{task.task_id}/1/order"))
+    assert sandbox.jobs[0].arguments == questions.arguments
+    return Judgement(spec, cases, static, questions.understood(kept[0]))
 
 
 HONEST = judge(WHOLE)

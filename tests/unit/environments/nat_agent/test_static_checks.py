@@ -87,7 +87,17 @@ def test_aliases_and_merge_keys_are_refused_before_they_grow() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ['!!int ""', "!!bool maybe", "!!timestamp x", "!!map [1]", "!!float x", "2001-13-45", "!!python/name:os.x"]
+    "text",
+    [
+        '!!int ""',
+        "1" + ":00" * 400 + ".5",
+        "!!bool maybe",
+        "!!timestamp x",
+        "!!map [1]",
+        "!!float x",
+        "2001-13-45",
+        "!!python/name:os.x",
+    ],
 )
 def test_tags_that_do_not_fit_are_findings(spec: AgentSpec, text: str) -> None:
     assert check_files(spec, {"agent/config.yml": f"a: {text}\n"}).yaml_share == 0.0
@@ -207,9 +217,47 @@ def test_start_script_is_asked_for_only_where_tools_are_served(spec: AgentSpec, 
         ("[project.entry-points]\n'nat.components' = 'agent.register'\n", False),
         ("[[", False),
         ("", False),
+        (f"x = {'1' * 5000}", False),
+        (f"x = 0x{'f' * 4000}\n[project.entry-points.'nat.components']\nagent = 'agent.register'\n", True),
+        (f"{'a.' * 60}a = 1\n[project.entry-points.'nat.components']\nagent = 'agent.register'\n", True),
+        (f"{'a.' * 61}a = 1\n[project.entry-points.'nat.components']\nagent = 'agent.register'\n", False),
     ],
 )
 def test_entry_point_must_name_the_register_module(whole: AgentSpec, text: str, is_accepted: bool) -> None:
     report = check_files(whole, {"pyproject.toml": text})
     assert report.is_installable is is_accepted
     assert any(finding.startswith("pyproject.toml:") for finding in report.findings) != is_accepted
+
+
+@pytest.mark.parametrize("part", ["a", '"\u2028"', '"\x85"'])
+def test_key_of_thousands_of_parts_is_refused_at_once(whole: AgentSpec, part: str) -> None:
+    """Whatever Python takes for the end of a line: TOML has lines of its own."""
+    text = f"{'.'.join([part] * 4000)} = 1\n"
+    assert len(text) <= MAX_FILE_CHARS
+    started = time.monotonic()
+    report = check_files(whole, {"pyproject.toml": text})
+    assert time.monotonic() - started < 0.5
+    assert any("a key of very many parts" in finding for finding in report.findings)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (f"0x{'f' * 4000}", "int"),
+        ("[scale]", "list"),
+        ("{a: b}", "dict"),
+        ("3.5", "float"),
+        ("", "None"),
+        ("other", "other"),
+        ("o" * 90, "o" * 60),
+    ],
+)
+def test_workflow_type_that_is_no_text_is_shown_by_its_type(spec: AgentSpec, value: str, shown: str) -> None:
+    report = check_files(spec, {"agent/config.yml": f"workflow: {{_type: {value}}}\n"})
+    assert report.yaml_share == 0.5
+    assert f"agent/config.yml: workflow._type must be scale, got {shown}" in report.findings
+
+
+def test_class_named_by_a_number_is_no_type(spec: AgentSpec) -> None:
+    code = f"class Z(object, name=0x{'f' * 4000}): pass\nclass Y(object, name='y'): pass\n"
+    assert check_files(spec, {"agent/register.py": CODE + code}).own_types == ("y",)

@@ -20,6 +20,13 @@ def signs(source: str) -> list[str]:
         ("import ctypes", "native code"),
         ("import inspect", "frame access"),
         ("import os, subprocess", "processes"),
+        ("import runpy", "code from text"),
+        ("import sys\nsys.modules['json']", "import machinery"),
+        ("import sys as s\ns.meta_path.clear()", "import machinery"),
+        ("def f(): ...\nf.__globals__", "frame access"),
+        ("def f(frame): return frame.f_back.f_locals", "frame access"),
+        ("def f(error): return error.__traceback__.tb_frame", "frame access"),
+        ("(i for i in []).gi_frame", "frame access"),
         ("from nat_own_tests import Stage", "sandbox internals"),
         ("import os\nos._exit(0)", "early exit"),
         ("exit()", "early exit"),
@@ -43,7 +50,14 @@ def test_signs_come_with_their_place() -> None:
 
 
 @pytest.mark.parametrize(
-    "source", ["import os.path", "from . import x", "import pytest\nwith pytest.raises(ValueError): f()", "x = 'proc'"]
+    "source",
+    [
+        "import os.path",
+        "from . import x",
+        "import pytest\nwith pytest.raises(ValueError): f()",
+        "x = 'proc'",
+        "modules = skip = 3",
+    ],
 )
 def test_ordinary_code_has_no_sign(source: str) -> None:
     assert signs(source) == []

@@ -15,7 +15,7 @@ from skyrl_nat.environments.nat_agent.mcp_setup import named_input
 from skyrl_nat.environments.nat_agent.oracle import ReferenceOracle
 from skyrl_nat.environments.nat_agent.payload import parse_spec
 from skyrl_nat.environments.nat_agent.rewards import WEIGHTS
-from skyrl_nat.environments.nat_agent.validator import NatAgentValidator, clean_files
+from skyrl_nat.environments.nat_agent.validator import ODDITIES, NatAgentValidator, clean_files
 from skyrl_nat.errors import ConfigError, DataError, SandboxError
 from skyrl_nat.sandbox.base import SandboxJob, SandboxResult
 from skyrl_nat.types import RewardResult, Task
@@ -69,6 +69,7 @@ def test_no_hidden_value_is_ever_in_a_job() -> None:
 def test_job_holds_ids_inputs_and_scripts_alone() -> None:
     _, [job, *_] = judge(WHOLE)
     assert {key for call in job.arguments["calls"] for key in call} == {"id", "tool", "input"}
+    assert all(call["id"].isdigit() for call in (*job.arguments["calls"], *job.arguments["e2e"]))
     assert {key for run in job.arguments["e2e"] for key in run} == {"id", "input", "script"}
     assert {key for call in job.arguments["mcp"] for key in call} == {"id", "tool", "input"}
     assert (job.arguments["module"], job.arguments["config"]) == ("agent.register", "agent/config.yml")
@@ -141,6 +142,11 @@ def test_lone_surrogate_is_replaced_ds_10() -> None:
     assert clean_files({"files": {"a.py": "x = '\ud800'\n"}}) == {"a.py": "x = '?'\n"}
 
 
+def test_paths_that_are_not_normal_are_left_out() -> None:
+    paths = ["a.py", "b/c.py", "", "./a.py", "a//b.py", "a/./b.py", "b/../a.py", "a.py/"]
+    assert list(clean_files({"files": dict.fromkeys(paths, "x")})) == ["a.py", "b/c.py"]
+
+
 @pytest.mark.parametrize("name", ["vectors", "e2e", "reference"])
 def test_task_with_nothing_to_check_is_refused_sb_05_d(name: str) -> None:
     task = copy.deepcopy(SMALL)
@@ -157,19 +163,36 @@ def test_same_seed_asks_the_same_and_another_one_other_things() -> None:
 
     assert asked(1) == asked(1)
     assert asked(1) != asked(2)
-    assert asked(1)[:3] == asked(2)[:3]  # recorded ones
+    for seed in (1, 2):
+        assert {1000, 1001, 1002} <= {call["input"] for call in asked(seed)}  # recorded ones
+        assert asked(seed)[-1]["input"] == 1000
+    places = [[call["input"] for call in asked(seed)].index(1000) for seed in range(9)]
+    assert len(set(places)) > 3  # a place says nothing
 
 
-def test_stages_that_fail_are_findings_with_their_reason() -> None:
+def failing(stage: str) -> Change:
     def change(job: SandboxJob, output: dict[str, Any]) -> dict[str, Any]:
         for report in output["stages"]:
-            is_meant = job.kind == "nat_validate" and report["stage"] == "schema"
+            is_meant = job.kind == "nat_validate" and report["stage"] == stage
             report.update({"ok": False, "error": "llms.main: bad"} if is_meant else {})
         return output
 
-    result, _ = judge(SMALL, change=change)
-    assert result.findings == ["schema: llms.main: bad"]
+    return change
+
+
+def test_stages_that_fail_are_findings_with_their_reason() -> None:
+    result, jobs = judge(SMALL, change=failing("options"))
+    assert result.findings == ["options: llms.main: bad"]
     assert 0.9 < result.total < 1.0
+    assert [job.kind for job in jobs] == ["nat_validate", "nat_workflow_file"]
+
+
+@pytest.mark.parametrize("stage", ["schema", "build"])
+def test_file_that_does_not_load_or_build_is_not_looked_at_again(stage: str) -> None:
+    result, jobs = judge(SMALL, change=failing(stage))
+    assert result.findings[0] == f"{stage}: llms.main: bad"
+    assert [job.kind for job in jobs] == ["nat_validate"]
+    assert (result.parts["tools_oracle"], result.parts["workflow_e2e"]) == (0.5, 0.0)
 
 
 def canary_task() -> Task:
@@ -253,7 +276,7 @@ def test_forged_answers_never_raise_and_never_pay(stages: Any) -> None:
 
 
 def test_inputs_are_objects_where_mcp_wants_them() -> None:
-    spec = parse_spec(WHOLE.payload)
+    spec = parse_spec(copy.deepcopy(WHOLE.payload))
     assert named_input(spec, "scale", 4) == {"x": 4}
     spec.tool("shout").inputs["properties"]["more"] = {"type": "integer"}
     assert named_input(spec, "shout", {"text": "a", "more": 1}) == {"text": "a", "more": 1}
@@ -274,3 +297,106 @@ def test_forged_reports_earn_nothing_and_are_suspected() -> None:
     assert result.total == 0.0
     assert result.suspicions == ["forged reports"]
     assert result.findings[0].startswith("forged reports: ")
+
+
+@pytest.mark.parametrize("kind", ODDITIES)
+@pytest.mark.parametrize("job_kind", ["nat_validate", "nat_own_tests", "nat_mcp_script"])
+def test_odd_answers_get_a_verdict_and_are_suspected(kind: type[Exception], job_kind: str) -> None:
+    """No verdict at all would be a way out of a bad one."""
+
+    def change(job: SandboxJob, output: dict[str, Any]) -> dict[str, Any]:
+        if job.kind == job_kind:
+            raise kind("x" * 900)
+        return output
+
+    files = answer(WHOLE)
+    files["agent/register.py"] += "\nimport ctypes\n"
+    result, _ = judge(WHOLE, files, change=change, is_final=True)
+    assert (result.total, set(result.parts.values())) == (0.0, {0.0})
+    assert set(result.parts) == set(WEIGHTS)
+    assert result.findings[-1].startswith(f"the answer cannot be judged: {kind.__name__}: xxx")
+    assert len(result.findings[-1]) == 300
+    assert [text.partition(":")[0] for text in result.suspicions] == ["native code", "breaks its judge"]
+
+
+@pytest.mark.parametrize("kind", [SandboxError, DataError, ConfigError])
+def test_errors_of_this_package_are_no_verdict(kind: type[Exception]) -> None:
+    """Some of them are ValueErrors as well."""
+
+    def fail(*_: Any) -> Any:
+        raise kind("ours")
+
+    with pytest.raises(kind, match="ours"):
+        judge(SMALL, change=fail)
+
+
+def test_name_that_cannot_be_printed_gets_a_verdict() -> None:
+    result, _ = judge(SMALL, change=lambda *_: {"stages": [{"stage": "call", "id": 10**5000}], "end": "done"})
+    assert (result.total, result.suspicions) == (0.0, ["breaks its judge"])
+
+
+def test_text_that_is_no_value_costs_its_part_alone() -> None:
+    def change(job: SandboxJob, output: dict[str, Any]) -> dict[str, Any]:
+        for report in output.get("stages", []):
+            report.update({"text": "{[]: 1}"} if "text" in report else {})
+        return output
+
+    result, _ = judge(WHOLE, change=change)
+    assert (result.parts["integration_mcp"], result.total) == (0.0, pytest.approx(0.9))
+    assert result.suspicions == []
+
+
+LONG = f"0x{'f' * 4000}"
+ODD_FILES: dict[str, dict[str, str]] = {
+    "no config": {"agent/config.yml": ""},
+    "float": {"agent/config.yml": f"x: 1{':00' * 400}.5"},
+    "type": {"agent/config.yml": f"workflow: {{_type: {LONG}}}"},
+    "no yaml": {"agent/config.yml": "a: ["},
+    "list": {"agent/config.yml": "- a"},
+    "list as type": {"agent/config.yml": "functions: {x: {_type: [x]}}"},
+    "list as type of the workflow": {"agent/config.yml": "workflow: {_type: [scale]}"},
+}
+
+
+@pytest.mark.parametrize("name", ODD_FILES)
+def test_forged_build_of_an_odd_file_pays_the_tools_alone(name: str) -> None:
+    """The job says what it would say of an honest answer; the file's own job, without the package, does not."""
+
+    def change(job: SandboxJob, output: dict[str, Any]) -> dict[str, Any]:
+        refused = {"stages": [{"stage": "schema", "ok": False, "error": "no"}], "end": "done"}
+        return refused if job.kind == "nat_workflow_file" else output
+
+    honest = answer(WHOLE)
+    files = {path: text for path, text in (honest | ODD_FILES[name]).items() if text}
+    validator = NatAgentValidator(EnvironmentConfig(), MiniNat(change, played=honest), open_oracle())
+    result = validator.validate(WHOLE, {"files": files}, is_final=True)
+    assert result.parts["tools_oracle"] == 0.5
+    zero = set(PAID) - {"tools_oracle", "tools_errors", "tools_pattern"}
+    assert result.parts["tools_pattern"] < 0.5
+    assert {name: result.parts[name] for name in zero} == dict.fromkeys(zero, 0.0)
+    assert result.findings[0].startswith("agent/config.yml")
+    assert result.suspicions == []
+
+
+def test_odd_types_of_functions_never_raise_beside_a_right_workflow() -> None:
+    honest = answer(SMALL)
+    files = honest | {"agent/config.yml": honest["agent/config.yml"] + "functions: {x: {_type: [x]}, y: {_type: {}}}\n"}
+    validator = NatAgentValidator(EnvironmentConfig(), MiniNat(played=honest), open_oracle())
+    assert validator.validate(SMALL, {"files": files}).suspicions == []
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("agent/more.py", f"class Z(object, name={LONG}): pass\n"),
+        ("pyproject.toml", f"x = {'1' * 5000}"),
+        ("pyproject.toml", f"{'a.' * 5000}a = 1"),
+    ],
+)
+def test_odd_numbers_elsewhere_get_an_honest_verdict(path: str, text: str) -> None:
+    honest = answer(WHOLE)
+    result, _ = judge(WHOLE, honest | {path: text})
+    assert result.parts["tools_oracle"] == 1.0
+    assert result.total < 1.0
+    assert result.suspicions == []
+    assert result.findings

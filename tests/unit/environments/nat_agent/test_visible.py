@@ -90,3 +90,10 @@ def test_missing_package_is_told_before_its_tests_run() -> None:
     sandbox = MiniNat()
     assert "agent/register.py is missing" in own_tests_report(SPEC, files, sandbox)
     assert sandbox.jobs == []
+
+
+def test_paths_that_are_not_normal_are_no_files() -> None:
+    files = {f"agent/../{path}": text for path, text in answer(TASK).items()}
+    lines, sandbox = look(files)
+    assert "agent/register.py is missing" in lines
+    assert sandbox.jobs == []
