@@ -148,6 +148,7 @@ class OwnTestsJudge:
         self, spec: AgentSpec, static: StaticReport, right: dict[str, Any], replay: "_Replay", rng: random.Random
     ) -> set[str]:
         """Return the tests that fail on a package with mistakes though its tools answer rightly: they see its code."""
+        replay.check_time()
         [files] = _mutated(static, rng, 1)
         reports = run_own_tests(self._sandbox, spec, static, static.files | files, right)
         if not _has_finished(reports):  # the mistakes keep it from being imported, which says nothing of the tests
@@ -176,9 +177,14 @@ class OwnTestsJudge:
         return noticed if noticed or not is_mutable else [set()]
 
 
+def _is_package_code(path: str) -> bool:
+    """Return whether a file is the package's, and not a test or what tests share."""
+    return path.endswith(".py") and not is_test_file(path) and not path.startswith("tests/")
+
+
 def _mutated(static: StaticReport, rng: random.Random, count: int) -> list[dict[str, str]]:
     """Return versions of the package's own modules with a mistake in every function."""
-    sources = [path for path in static.files if path.endswith(".py") and not is_test_file(path)]
+    sources = [path for path in static.files if _is_package_code(path)]
     versions = {path: mutate_all(static.files[path], rng, count) for path in sources}
     return [{path: texts[number] for path, texts in versions.items()} for number in range(count)]
 
@@ -263,10 +269,7 @@ def _rounds(spec: AgentSpec, mutants: Sequence[Mutant], rng: random.Random) -> l
 
 
 def _rewritten(static: StaticReport, change: Any) -> dict[str, str]:
-    return {
-        path: change(text) if path.endswith(".py") and not is_test_file(path) else text
-        for path, text in static.files.items()
-    }
+    return {path: change(text) if _is_package_code(path) else text for path, text in static.files.items()}
 
 
 def _passed(reports: Sequence[Report], wanted: Sequence[str]) -> list[str]:

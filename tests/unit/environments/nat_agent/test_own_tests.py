@@ -1,66 +1,15 @@
 """What a package's own tests are worth: correct, right, discerning; only looking at the answers pays."""
 
 import json
-import random
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-from mini_nat import MiniNat, OracleSandbox
-from nat_tasks import BODIES, answer, halves, make_task, source_of
+from nat_tasks import BODIES, answer, source_of
+from own_tests_bench import GOOD, PATH, Bench, Output, factors
 
-from skyrl_nat.environments.nat_agent import own_tests as module
-from skyrl_nat.environments.nat_agent.oracle import ReferenceOracle
-from skyrl_nat.environments.nat_agent.own_tests import MAX_CALLS, OwnTestsJudge, Worth, find_failures
-from skyrl_nat.environments.nat_agent.static_checks import check_files
+from skyrl_nat.environments.nat_agent.own_tests import MAX_CALLS, Worth, find_failures
 from skyrl_nat.errors import SandboxError
 from skyrl_nat.sandbox.base import SandboxJob, SandboxResult
-from skyrl_nat.types import Task
-
-PATH = "tests/test_tools.py"
-HEAD = """
-import pytest
-from agent.register import ScaleConfig, ShoutConfig
-from nat.builder.workflow_builder import WorkflowBuilder
-
-CONFIGS = {"scale": ScaleConfig(factor=2), "shout": ShoutConfig()}
-
-async def call(name, value):
-    async with WorkflowBuilder() as builder:
-        return await (await builder.add_function(name, CONFIGS[name])).ainvoke(value)
-"""
-GOOD = """
-async def test_scale():
-    assert await call("scale", 7) == 14
-async def test_shout():
-    assert await call("shout", "ab") == "AB!"
-"""
-Output = dict[str, Any]
-
-
-class Bench:
-    """One judgement with all that was sent to either sandbox."""
-
-    def __init__(self, tests: str = GOOD, change: Callable[[SandboxJob, Output], Any] | None = None) -> None:
-        self.task: Task = make_task(num_tests=2)
-        self.files = answer(self.task) | {PATH: HEAD + tests}
-        self.sandbox, self.oracle = MiniNat(change), OracleSandbox()
-
-    def judge(self, seed: int = 0, **bodies: str) -> Worth:
-        spec, hidden = halves(self.task)
-        files = self.files | {"agent/register.py": answer(self.task, **bodies)["agent/register.py"]}
-        static = check_files(spec, files)
-        return OwnTestsJudge(self.sandbox, ReferenceOracle(self.oracle)).judge(
-            spec, hidden, static, random.Random(seed)
-        )
-
-    @property
-    def tables(self) -> list[Output]:
-        return [job.arguments["table"] for job in self.sandbox.jobs if job.arguments["table"] is not None]
-
-
-def factors(worth: Worth) -> tuple[float, float, float]:
-    return worth.correct, worth.right, worth.discerning
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -350,129 +299,3 @@ def test_failures_are_told_with_what_was_said_of_them() -> None:
     ]
     assert find_failures(reports, ["a", "b", "c"]) == {"b": "1 != 2", "c": "SyntaxError"}
     assert find_failures([], ["a"]) == {"a": "did not run"}
-
-
-INSIDE = """
-async def inside(name, value):
-    async with WorkflowBuilder() as builder:
-        function = await builder.add_function(name, CONFIGS[name])
-        assert await function.ainvoke(value) == await function.run(value)
-async def test_scale():
-    await inside("scale", 0)
-async def test_shout():
-    await inside("shout", "ab")
-"""
-"""They compare what NAT answers with what the package's code gives: right in every package, and no test of it."""
-
-
-def is_beside_mistakes(job: SandboxJob) -> bool:
-    """Whether a job has the right table and a package with mistakes."""
-    table = job.arguments["table"]
-    return table is not None and "AB!" in json.dumps(table) and "\n\n\n" not in job.files["agent/register.py"]
-
-
-@pytest.mark.parametrize("seed", range(6))
-def test_tests_that_look_at_the_packages_code_notice_nothing(seed: int) -> None:
-    worth = Bench(INSIDE).judge(seed)
-    assert factors(worth) == (1.0, 1.0, 0.0)
-    assert "they notice 0 of 2 wrong implementations" in worth.findings[-1]
-    assert worth.findings[-1].endswith("0 tests notice anything")
-
-
-def test_tests_beside_those_that_look_at_the_code_still_count() -> None:
-    mixed = INSIDE.replace('await inside("shout", "ab")', 'assert await call("shout", "ab") == "AB!"')
-    worth = Bench(mixed).judge()
-    assert factors(worth) == (1.0, 1.0, pytest.approx(0.5 / 0.8))
-    assert "notice 1 of 2 wrong implementations and 2 of 2 mistakes in the package; 1 tests" in worth.findings[-1]
-
-
-@pytest.mark.parametrize(("is_finished", "discerning"), [(True, 0.0), (False, 1.0)])
-def test_run_beside_mistakes_that_does_not_finish_says_nothing_of_the_tests(
-    is_finished: bool, discerning: float
-) -> None:
-    seen: list[SandboxJob] = []
-
-    def change(job: SandboxJob, output: Output) -> Output:
-        if not is_beside_mistakes(job):
-            return output
-        seen.append(job)
-        return {"reports": [{"finished": 0}] if is_finished else [], "end": "done"}
-
-    assert Bench(change=change).judge().discerning == discerning
-    assert len(seen) == 1
-
-
-def test_one_test_that_looks_does_not_pay_for_others_that_only_call() -> None:
-    looking = (
-        'async def test_both():\n    assert await call("scale", 7) == 14\n    assert await call("shout", "a") == "A!"\n'
-    )
-    calling = "".join(f'async def test_{i}():\n    await call("scale", {i})\n' for i in range(3))
-    bench = Bench(looking + calling)
-    for asked, discerning in ((2, 1.0), (3, 0.5), (4, 0.5), (6, pytest.approx(1 / 3))):
-        bench.task.payload["integration"]["num_tests"] = asked
-        worth = bench.judge()
-        assert (worth.right, worth.discerning) == (1.0, discerning)
-    assert worth.findings[-1].endswith(
-        "2 of 2 wrong implementations and 2 of 2 mistakes in the package; 1 tests notice anything"
-    )
-
-
-def test_only_passing_tests_that_call_a_tool_are_correct() -> None:
-    idle = "def test_a():\n    assert True\nasync def test_b():\n    assert 1 + 1 == 2\n"
-    worth = Bench(GOOD + idle).judge()
-    assert factors(worth) == (0.5, 1.0, 1.0)
-    assert Bench('async def test_a():\n    await call("scale", 7)\n    assert False\n').judge().findings[-1] == (
-        "own tests: none passes"
-    )
-
-
-def test_time_for_all_runs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_SECONDS", -1.0)
-    bench = Bench()
-    worth = bench.judge()
-    assert factors(worth) == (1.0, 0.0, 0.0)
-    assert worth.findings == ["own tests: cannot be judged: they take more than -1 s in all"]
-    assert len(bench.sandbox.jobs) == 1
-
-
-def test_time_is_looked_at_before_every_mistake(monkeypatch: pytest.MonkeyPatch) -> None:
-    now = [0.0]
-    monkeypatch.setattr(module, "monotonic", lambda: now[0])
-
-    def change(job: SandboxJob, output: Output) -> Output:
-        now[0] += 100.0 if is_beside_mistakes(job) else 1.0
-        return output
-
-    worth = Bench(change=change).judge()
-    assert (worth.value, worth.findings[-1]) == (0.0, "own tests: cannot be judged: they take more than 30 s in all")
-
-
-def test_length_of_the_calls_that_are_looked_at_is_bounded() -> None:
-    big = 'async def test_big():\n    await call("shout", "a" * 70_000)\n'
-    bench = Bench(GOOD + big)
-    worth = bench.judge()
-    assert worth.right == pytest.approx(2 / 3)  # what is in no table cannot pass
-    assert worth.value == 0.0
-    assert max(len(json.dumps(table)) for table in bench.tables) < 1000
-    assert max(len(json.dumps(job.arguments)) for job in bench.oracle.jobs) < 2000
-
-
-@pytest.mark.parametrize("status", ["done", "timeout", "died"])
-def test_calls_that_the_references_cannot_answer_are_worth_nothing(status: str) -> None:
-    bench = Bench()
-    output = {"reports": [], "end": "timeout"} if status == "done" else {}
-    bench.oracle.run = lambda job: SandboxResult(status=status, output=output, log="", wall_s=0.0)  # type: ignore[method-assign]
-    worth = bench.judge()
-    assert factors(worth) == (1.0, 0.0, 0.0)
-    assert worth.findings[-1].startswith("own tests: cannot be judged: references must answer every call, got 0 of 4")
-    assert len(worth.findings[-1]) <= 300
-
-
-def test_oracle_that_fails_is_an_infrastructure_error() -> None:
-    def broken(job: SandboxJob) -> SandboxResult:
-        raise SandboxError("gone")
-
-    bench = Bench()
-    bench.oracle.run = broken  # type: ignore[method-assign]
-    with pytest.raises(SandboxError, match="gone"):
-        bench.judge()

@@ -29,11 +29,9 @@ PAID = [name for name, weight in WEIGHTS.items() if weight > 0]
 def judge(
     task: Task, files: Any = None, *, change: Change | None = None, config: EnvironmentConfig | None = None, **how: Any
 ) -> tuple[RewardResult, list[SandboxJob]]:
-    """Result and the jobs that the policy's sandbox got."""
     sandbox = MiniNat(change)
     validator = NatAgentValidator(config or EnvironmentConfig(), sandbox, open_oracle())
-    artifact = {"files": answer(task) if files is None else files}
-    return validator.validate(task, artifact, **how), sandbox.jobs
+    return validator.validate(task, {"files": answer(task) if files is None else files}, **how), sandbox.jobs
 
 
 def ended(status: str, output: dict[str, Any] | None = None) -> Change:
