@@ -5,7 +5,7 @@ import copy
 import random
 from collections.abc import Callable, Iterator
 
-from skyrl_nat.environments.nat_agent.patterns import is_registration
+from skyrl_nat.environments.nat_agent.patterns import is_registration, parse_python
 
 _OPERATORS: dict[type[ast.AST], type[ast.AST]] = {
     ast.Add: ast.Sub,
@@ -42,7 +42,7 @@ def mutate(source: str, rng: random.Random, count: int) -> list[str]:
         rng: Chooses the places.
         count: How many.
     """
-    tree = ast.parse(source)
+    tree = parse_python(source)
     places = [(index, change) for index, change in enumerate(_changes(tree))]
     rng.shuffle(places)
     found: list[str] = []
@@ -63,12 +63,12 @@ def mutate_all(source: str, rng: random.Random, count: int) -> list[str]:
 
     Each version makes another mistake, until a function has no more of them.
     """
-    orders = [list(range(len(list(_changes_of(function))))) for function in _functions(ast.parse(source))]
+    orders = [list(range(len(list(_changes_of(function))))) for function in _functions(parse_python(source))]
     for order in orders:
         rng.shuffle(order)
     found: list[str] = []
     for number in range(count):
-        tree = ast.parse(source)
+        tree = parse_python(source)
         for function, order in zip(_functions(tree), orders, strict=True):
             if order:
                 list(_changes_of(function))[order[number % len(order)]]()
@@ -78,16 +78,16 @@ def mutate_all(source: str, rng: random.Random, count: int) -> list[str]:
 
 def plain(source: str) -> str:
     """Return Python source as it looks without a change."""
-    return ast.unparse(ast.parse(source)) + "\n"
+    return ast.unparse(parse_python(source)) + "\n"
 
 
 def restate(source: str) -> str:
     """Return the same program written otherwise: nothing but a look at the source can tell them apart."""
-    tree = ast.parse(source)
+    tree = parse_python(source)
     for node in ast.walk(tree):
         if isinstance(node, _FUNCTIONS):
             at = 1 if ast.get_docstring(node) is not None else 0
-            node.body.insert(at, ast.parse("_restated = None").body[0])
+            node.body.insert(at, parse_python("_restated = None").body[0])
     return ast.unparse(ast.fix_missing_locations(tree)) + "\n"
 
 

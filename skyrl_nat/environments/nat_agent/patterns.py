@@ -1,9 +1,24 @@
 """NAT's patterns in a syntax tree: registrations, annotations, tests."""
 
 import ast
+import threading
 from collections.abc import Iterable, Iterator
 
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_PARSING = threading.Lock()
+
+
+def parse_python(source: str, filename: str = "package") -> ast.Module:
+    """Return the syntax tree; one at a time.
+
+    Python 3.11 counts the depth of all trees that are being made in one place, so two threads that parse at once
+    disturb each other (SystemError: AST constructor recursion depth mismatch).
+
+    Raises:
+        SyntaxError, ValueError, RecursionError, MemoryError: It cannot be parsed.
+    """
+    with _PARSING:
+        return ast.parse(source, filename=filename)
 
 
 def is_registration(node: ast.AST) -> bool:

@@ -17,6 +17,7 @@ from skyrl_nat.environments.nat_agent.patterns import (
     find_test_names,
     find_type_names,
     is_registration,
+    parse_python,
 )
 from skyrl_nat.environments.nat_agent.payload import AgentSpec
 from skyrl_nat.environments.nat_agent.suspicion import suspicious_code, suspicious_files
@@ -123,7 +124,7 @@ def _parse_python(files: dict[str, str], findings: list[str]) -> dict[str, ast.M
         if not path.endswith(".py"):
             continue
         try:
-            trees[path] = ast.parse(text, filename=path)
+            trees[path] = parse_python(text, path)
         except SyntaxError as error:
             findings.append(f"{path}:{error.lineno}: {error.msg}")
             is_whole = is_whole and is_test_file(path)
