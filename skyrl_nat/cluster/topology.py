@@ -24,8 +24,9 @@ ENGINES = {
     EngineKind.hf: "skyrl_nat.engines.hf:HfEngine",
 }
 ANY_NUMBER_OF_RESTARTS = -1
-VALIDATION_DEADLINE_IN_JOBS = 6
-"""A validation may start a server and run a few sandbox jobs before it counts as stuck."""
+VALIDATION_DEADLINE_IN_JOBS = 12
+"""A validation may start servers, run the ladder, the package's own tests and its MCP script before it counts as
+stuck: a slow answer gets its verdict, not a deadline."""
 
 
 @dataclass(slots=True, kw_only=True)

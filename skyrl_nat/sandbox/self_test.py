@@ -50,16 +50,20 @@ class SelfTest:
         self._process.communicate()
         for opened in (self._tcp, self._udp, self._file_socket, self._abstract_socket):
             opened.close()
-        for folder in _FOLDERS:
+        for folder in self._folders():
             with contextlib.suppress(OSError):
                 Path(folder, self._name).unlink()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _folders(self) -> list[Path]:
+        """Where the job is to try to write; emptied again, as an open profile lets it."""
+        return [self._folder, Path.home(), *map(Path, _FOLDERS)]
 
     def arguments(self) -> dict[str, Any]:
         """Return what the job is to try."""
         return {
             "files": [str(self._secret), f"/proc/{os.getpid()}/environ", *_FILES],
-            "folders": [str(self._folder), str(Path.home()), *_FOLDERS],
+            "folders": list(map(str, self._folders())),
             "name": self._name,
             "pid": self._process.pid,
             "tcp": self._tcp.getsockname()[1],
@@ -72,7 +76,7 @@ class SelfTest:
         """Return what is wrong, by the job's report and by what arrived here."""
         foreign = sorted(set(report.get("environment", ["?"])) - ALLOWED_VARIABLES)
         # /tmp and /dev/shm may be the job's own: what counts is what this side sees.
-        written = [f for f in (self._folder, Path.home(), *map(Path, _FOLDERS)) if (f / self._name).exists()]
+        written = [f for f in self._folders() if (f / self._name).exists()]
         visible = report.get("num_visible", 9)
         reached = [*report.get("reached", ["?"]), *self._arrived()]
         checks = {

@@ -1,6 +1,7 @@
 """What the package's own tests are worth: C x R x D, each between 0 and 1.
 
-C, correct: the share of tests that pass, on the package written otherwise (`mutants.restate`).
+C, correct: the share of tests that call a tool and pass, on the package written otherwise (`mutants.restate`);
+tests that look inside the package do not count.
 R, right: do they pass where the tools answer as the hidden references do?
 D, discerning: do they fail where the tools answer as wrong versions of the references do, and where the
 package itself has a mistake in it?

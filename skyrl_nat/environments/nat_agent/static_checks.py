@@ -262,10 +262,6 @@ def load_yaml(text: str) -> Any:
     """
     try:
         return yaml.load(text, Loader=_StrictLoader)
-    except (
-        LookupError,
-        TypeError,
-        AttributeError,
-        ArithmeticError,
-    ) as error:  # from PyYAML's own constructors: `!!int ""`
+    # PyYAML's own constructors raise these, as for `!!int ""`.
+    except (LookupError, TypeError, AttributeError, ArithmeticError) as error:
         raise ValueError(f"a tag does not fit its value: {type(error).__name__}: {error}") from error

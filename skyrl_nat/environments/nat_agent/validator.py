@@ -54,7 +54,6 @@ class NatAgentValidator:
             sandbox: One to use in place of the config's; closed with this validator all the same.
             oracle: One to use in place of one with a sandbox of its own; closed as well.
         """
-        self._config = config
         self._rubric = make_rubric(WEIGHTS, config.reward_weights)
         self._sandbox = sandbox if sandbox is not None else open_sandbox(config.sandbox)
         self._oracle = oracle if oracle is not None else ReferenceOracle(_oracle_sandbox(config.sandbox))

@@ -108,7 +108,6 @@ async def _open(emit: Emit, arguments: dict, folder: str, stack: AsyncExitStack)
     if config is None:
         return None
     _report(emit, "options", lambda: refuse_stray_options(path, config))
-    emit({"stage": "llms", "types": {name: str(llm.type) for name, llm in config.llms.items()}})
     nat_llm.replace_llms(config)
     started = time.monotonic()
     try:
@@ -150,14 +149,10 @@ async def _introspect(emit: Emit, arguments: dict, package: Package) -> None:
         report: dict[str, Any] = {"stage": "introspect", "tool": tool}
         try:
             function = await package.find(tool)
-            config = getattr(package.config.functions.get(package.name_of(tool)), "model_dump", dict)()
-            if getattr(package.config.workflow, "type", None) == tool:
-                config = package.config.workflow.model_dump()
             report |= {
                 "description": str(function.description or "")[:2000],
                 "inputs": function.input_schema.model_json_schema(),
                 "output": getattr(function.single_output_type, "__name__", str(function.single_output_type)),
-                "options": {key: encode(value) for key, value in config.items()},
             }
         except BaseException as error:  # noqa: BLE001 - whatever the policy's code raises is a finding
             report |= {"error": describe(error)}
@@ -175,7 +170,6 @@ async def _call(emit: Emit, item: dict, package: Package | Alone) -> None:
 
 
 async def _run_end_to_end(emit: Emit, item: dict, package: Package, style: str) -> None:
-
     report: dict[str, Any] = {"stage": "e2e", "id": item["id"]}
     names = {config.type: name for name, config in package.config.functions.items()}
     nat_llm.play(item.get("script") or [{"final": ""}], style=style, names=names)

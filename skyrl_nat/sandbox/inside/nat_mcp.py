@@ -1,13 +1,12 @@
 """The MCP front end of the package under test, served and called inside the job by NAT's own server code."""
 
 import time
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
+from forked_worker import Emit
 from values import error_report
 
-Emit = Callable[[dict], None]
 CALL_TIMEOUT_S = 5.0
 
 

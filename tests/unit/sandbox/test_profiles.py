@@ -1,6 +1,7 @@
 """Which profile is taken, and what is said where none holds."""
 
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -104,6 +105,17 @@ def test_each_fault_of_a_probe_is_named(change: dict, fault: str) -> None:
         assert test.faults(GOOD) == []
         found = test.faults(GOOD | change)
     assert fault in "; ".join(found)
+
+
+def test_what_an_open_profile_let_the_probe_write_is_taken_away() -> None:
+    with SelfTest() as test:
+        arguments = test.arguments()
+        written = [Path(folder, arguments["name"]) for folder in arguments["folders"] if os.access(folder, os.W_OK)]
+        for path in written:
+            path.write_text("x")
+        assert Path.home() in [path.parent for path in written]
+        assert "it writes outside" in "; ".join(test.faults(GOOD))
+    assert [path for path in written if path.exists()] == []
 
 
 def test_container_options_give_nothing_away(tmp_path: Path) -> None:
