@@ -1,5 +1,6 @@
 """A bench for judging a package's own tests without NAT."""
 
+import json
 import random
 from collections.abc import Callable
 from typing import Any
@@ -52,8 +53,16 @@ class Bench:
 
     @property
     def tables(self) -> list[Output]:
-        return [job.arguments["table"] for job in self.sandbox.jobs if job.arguments["table"] is not None]
+        """The tables in their order, without the answers to calls that the tests had not made."""
+        tables = [job.arguments["table"] for job in self.sandbox.jobs if job.arguments["table"] is not None]
+        return [{key: entry for key, entry in table.items() if len(json.loads(key)) == 3} for table in tables]
 
 
 def factors(worth: Worth) -> tuple[float, float, float]:
     return worth.correct, worth.right, worth.discerning
+
+
+def has_mistakes(job: SandboxJob) -> bool:
+    """Whether a run is of the package with mistakes: neither as it was nor merely written otherwise."""
+    text = job.files["agent/register.py"]
+    return "_restated" not in text and "\n\n\n" not in text

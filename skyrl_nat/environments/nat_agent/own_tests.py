@@ -1,34 +1,42 @@
 """What the package's own tests are worth: C x R x D, each between 0 and 1.
 
-C, correct: the share of tests that call a tool and pass, on the package written otherwise (`mutants.restate`);
-tests that look inside the package do not count.
+C, correct: the share of tests that pass, on the package written otherwise (`mutants.restate`), and that look at what
+a tool answers: they fail where every answer is another one, and do not care what the package looks like inside.
 R, right: do they pass where the tools answer as the hidden references do?
 D, discerning: do they fail where the tools answer as wrong versions of the references do, and where the
 package itself has a mistake in it?
 
 References and their wrong versions never enter the sandbox: the tests' calls are recorded, their answers come
 from the oracle, and the tests run again on a table of answers. Which table it is is not said there, and every
-run has a fresh sandbox with one table only, so a test that wants to be paid must look at the answers.
+run has a fresh sandbox with one table only, so a test that wants to be paid must look at the answers. A wrong
+version that raises where the right one answers shows nothing: every test that merely calls would notice.
 """
 
-import json
 import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
 
 from skyrl_nat.environments.nat_agent.mutants import mutate_all, plain, restate
-from skyrl_nat.environments.nat_agent.oracle import Answer, Call, ReferenceOracle, UnansweredError
+from skyrl_nat.environments.nat_agent.oracle import Call, ReferenceOracle, UnansweredError
 from skyrl_nat.environments.nat_agent.payload import AgentSpec, HiddenSpec, Mutant
+from skyrl_nat.environments.nat_agent.recorded_calls import (
+    Report,
+    Table,
+    agree,
+    answers_to_strangers,
+    callers_of,
+    other_answers,
+    own_answer,
+    recorded_calls,
+    table_of,
+    without_new_refusals,
+)
 from skyrl_nat.environments.nat_agent.static_checks import StaticReport, is_test_file
 from skyrl_nat.sandbox.base import Sandbox, SandboxJob
 
-MAX_CALLS = 80
-"""Different calls of the tests that are looked at."""
-MAX_CALL_CHARS = 60_000
-"""Of all of them together: what is asked must be answered."""
 MAX_SECONDS = 30.0
 """For all runs of one answer's tests."""
 MAX_MUTANTS_OF_A_TOOL = 3
@@ -36,8 +44,6 @@ NUM_OWN_MUTANTS = 2
 MAX_TRIES = 8
 ENOUGH = 0.8
 """Share of mutants at which D is full: some hide behind inputs that nobody needs to try."""
-
-Report = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,104 +84,129 @@ class OwnTestsJudge:
         recorded = run_own_tests(self._sandbox, spec, static, files, None)
         passed = _passed(recorded, static.tests)
         findings = _explain(recorded, static.tests, passed)
-        calls, callers = _calls(recorded), _callers(recorded)
+        calls, callers = recorded_calls(recorded), callers_of(recorded)
         calling = [test for test in passed if any(test in tests for tests in callers.values())]
-        correct = len(calling) / max(len(static.tests), spec.integration.num_tests)
         if not calling:
             findings.append("own tests: they call no tool through NAT" if passed else "own tests: none passes")
-            return Worth(correct=correct, findings=findings)
+            return Worth(findings=findings)
         replay = _Replay(calls, callers, calling, monotonic() + MAX_SECONDS)
         try:
             worth = self._look_closely(spec, hidden, static, replay, rng)
         except (UnansweredError, RecursionError, ValueError) as error:
-            return Worth(correct=correct, findings=[*findings, f"own tests: cannot be judged: {error}"[:300]])
-        return Worth(
-            correct=correct, right=worth.right, discerning=worth.discerning, findings=[*findings, *worth.findings]
-        )
+            return Worth(findings=[*findings, f"own tests: cannot be judged: {error}"[:300]])
+        return replace(worth, findings=[*findings, *worth.findings])
 
     def _look_closely(
         self, spec: AgentSpec, hidden: HiddenSpec, static: StaticReport, replay: "_Replay", rng: random.Random
     ) -> Worth:
-        """Return R and D of tests that pass."""
-        right, kept, killed = self._replay(spec, hidden, static, replay, rng)
+        """Return the worth of tests that pass."""
+        table, kept, killed = self._replay(spec, hidden, static, replay, rng)
+        wanted = max(len(static.tests), spec.integration.num_tests)
+        right = len(kept) / len(replay.passed)
         if right < 1.0:
-            return Worth(right=right, findings=["own tests: they fail on a right implementation"])
-        own = self._own_mutants(spec, static, replay, kept, rng)
+            finding = "own tests: they fail on a right implementation"
+            return Worth(correct=len(replay.passed) / wanted, right=right, findings=[finding])
+        own, inside = self._own_mutants(spec, static, replay, table, rng)
+        killed = [tests - inside for tests in killed]
+        looking = self._looking(spec, static, replay, table) - inside
         hidden_share = sum(map(bool, killed)) / len(killed) if killed else 1.0
         own_share = sum(map(bool, own)) / len(own) if own else 1.0
-        # One test that looks does not pay for others that only call.
+        # One test that looks closely does not pay for others that hardly do.
         noticing: set[str] = set().union(*killed, *own)
         enough = (spec.integration.num_tests + 1) // 2
         discerning = min(1.0, hidden_share / ENOUGH) * own_share * min(1.0, len(noticing) / enough)
-        if discerning == 1.0:
-            return Worth(right=right, discerning=discerning)
-        finding = (
-            f"own tests: they notice {sum(map(bool, killed))} of {len(killed)} wrong implementations and "
-            f"{sum(map(bool, own))} of {len(own)} mistakes in the package; {len(noticing)} tests notice anything"
-        )
-        return Worth(right=right, discerning=discerning, findings=[finding])
+        worth = Worth(correct=len(looking) / wanted, right=right, discerning=discerning)
+        if len(looking) < len(replay.passed):
+            number = len(replay.passed) - len(looking)
+            worth.findings.append(f"own tests: {number} call a tool and do not look at what it answers")
+        if discerning < 1.0:
+            worth.findings.append(
+                f"own tests: they notice {sum(map(bool, killed))} of {len(killed)} wrong implementations and "
+                f"{sum(map(bool, own))} of {len(own)} mistakes in the package; {len(noticing)} tests notice anything"
+            )
+        return worth
 
     def _replay(
         self, spec: AgentSpec, hidden: HiddenSpec, static: StaticReport, replay: "_Replay", rng: random.Random
-    ) -> tuple[float, list[str], list[set[str]]]:
-        """Return R, the tests that look at answers alone, and for each hidden mutant the tests that noticed it.
+    ) -> tuple[Table, set[str], list[set[str]]]:
+        """Return the right answers, the tests that pass on them, and for each hidden mutant those that noticed it.
 
-        The mutants of different tools share a run: a failed test tells which of them it has called.
+        The mutants of different tools share a run: a failed test tells which of them it has called. One that does
+        nothing to the tests' calls but raise is left out.
         """
         rounds = _rounds(spec, hidden.mutants, rng)
         calls = replay.calls.values()
         asked = [Call(chain=(c["call"],), input=c.get("input"), options=_options(spec, c)) for c in calls]
-        right, *wrong = (_table(replay.calls, row) for row in self._oracle.answers(hidden, asked, [{}, *rounds]))
-        order = [right, *wrong]
+        right, *wrong = (table_of(replay.calls, row) for row in self._oracle.answers(hidden, asked, [{}, *rounds]))
+        strangers = answers_to_strangers(replay.calls)
+        right |= strangers
+        quiet = [strangers | without_new_refusals(table, right) for table in wrong]
+        order = [right, *quiet]
         rng.shuffle(order)
-        passing = {id(table): self._pass(spec, static, table, replay) for table in order}
+        passing = {id(table): self._play(spec, static, static.files, table, replay) for table in order}
         kept = passing[id(right)]
-        share = len(kept) / len(replay.passed)
-        if share == 1.0:
-            inside = self._looking_inside(spec, static, right, replay, rng)
-            kept = [test for test in kept if test not in inside]
         noticed: list[set[str]] = []
-        for mutated, table in zip(rounds, wrong, strict=True):
-            failed = set(kept) - set(passing[id(table)])
+        for mutated, loud, table in zip(rounds, wrong, quiet, strict=True):
+            failed = kept - passing[id(table)]
             changed = {key for key in right if table[key] != right[key]}
-            noticed += [{test for test in failed if replay.touches(test, tool, changed)} for tool in mutated]
-        return share, kept, noticed
+            refused = {key for key in loud if table[key] != loud[key]}
+            for tool in mutated:
+                if replay.calls_of(tool, changed) or not replay.calls_of(tool, refused):
+                    noticed.append({test for test in failed if replay.touches(test, tool, changed)})
+        return right, kept, noticed
 
-    def _pass(self, spec: AgentSpec, static: StaticReport, table: dict[str, Any], replay: "_Replay") -> list[str]:
-        replay.check_time()
-        return _passed(run_own_tests(self._sandbox, spec, static, static.files, table), replay.passed)
-
-    def _looking_inside(
-        self, spec: AgentSpec, static: StaticReport, right: dict[str, Any], replay: "_Replay", rng: random.Random
+    def _play(
+        self, spec: AgentSpec, static: StaticReport, files: dict[str, str], table: Table, replay: "_Replay"
     ) -> set[str]:
-        """Return the tests that fail on a package with mistakes though its tools answer rightly: they see its code."""
+        """Return the tests that pass on a table."""
         replay.check_time()
-        [files] = _mutated(static, rng, 1)
-        reports = run_own_tests(self._sandbox, spec, static, static.files | files, right)
-        if not _has_finished(reports):  # the mistakes keep it from being imported, which says nothing of the tests
-            return set()
-        return set(replay.passed) - set(_passed(reports, replay.passed))
+        return set(_passed(run_own_tests(self._sandbox, spec, static, files, table), replay.passed))
+
+    def _looking(self, spec: AgentSpec, static: StaticReport, replay: "_Replay", right: Table) -> set[str]:
+        """Return the tests that fail where every answer is another one, larger or smaller."""
+        blind = set(replay.passed)
+        for is_larger in (True, False):
+            if blind:
+                blind &= self._play(spec, static, static.files, other_answers(right, is_larger=is_larger), replay)
+        return set(replay.passed) - blind
 
     def _own_mutants(
-        self, spec: AgentSpec, static: StaticReport, replay: "_Replay", kept: Sequence[str], rng: random.Random
-    ) -> list[set[str]]:
-        """Return, for packages with a mistake in every function, the tests that noticed.
+        self, spec: AgentSpec, static: StaticReport, replay: "_Replay", right: Table, rng: random.Random
+    ) -> tuple[list[set[str]], set[str]]:
+        """Return, for packages with a mistake in every function, the tests that noticed; and those that look inside.
 
-        One where no answer that the tests saw has changed does not count; if that is so for all of them, though there
-        are places for mistakes, the tests look at nothing.
+        Beside the mistakes the tests run twice, on the right answers and on those that the mistakes give. Who fails
+        on the first has looked at the package's code; who fails on the second alone has noticed.
+
+        A version in which no answer that the tests saw has changed, or that only raises, does not count; if none of
+        them does anything to a call, though there are places for mistakes, the tests look at nothing.
         """
         noticed: list[set[str]] = []
+        inside: set[str] = set()
         versions = _mutated(static, rng, MAX_TRIES)
         is_mutable = any(text != plain(static.files[path]) for path, text in versions[0].items())
-        for files in versions if is_mutable else []:
+        has_refused = False
+        for mutated in versions if is_mutable else []:
             if len(noticed) == NUM_OWN_MUTANTS:
                 break
             replay.check_time()
-            reports = run_own_tests(self._sandbox, spec, static, static.files | files, None)
-            again = _calls(reports)
-            if any(key in again and _said(again[key]) != _said(call) for key, call in replay.calls.items()):
-                noticed.append(set(kept) - set(_passed(reports, kept)))
-        return noticed if noticed or not is_mutable else [set()]
+            files = static.files | mutated
+            reports = run_own_tests(self._sandbox, spec, static, files, None)
+            again = recorded_calls(reports)
+            changed = {
+                key: own_answer(again[key])
+                for key, call in replay.calls.items()
+                if key in again and not agree(again[key], call)
+            }
+            if not changed or not _has_finished(reports):
+                continue
+            beside = self._play(spec, static, files, right, replay)
+            inside |= set(replay.passed) - beside
+            table = without_new_refusals(right | changed, right)
+            has_refused = has_refused or table != right | changed
+            if table != right:
+                noticed.append(beside - self._play(spec, static, files, table, replay))
+        return noticed if noticed or has_refused or not is_mutable else [set()], inside
 
 
 def _is_package_code(path: str) -> bool:
@@ -195,7 +226,7 @@ def run_own_tests(
     spec: AgentSpec,
     static: StaticReport,
     files: dict[str, str],
-    table: dict[str, Any] | None,
+    table: Table | None,
     *,
     is_verbose: bool = False,
 ) -> list[Report]:
@@ -254,9 +285,13 @@ class _Replay:
         if monotonic() > self.until:
             raise ValueError(f"they take more than {MAX_SECONDS:g} s in all")
 
+    def calls_of(self, tool: str, keys: set[str]) -> list[str]:
+        """Return those of some calls that are of a tool."""
+        return [key for key in keys if self.calls[key]["call"] == tool]
+
     def touches(self, test: str, tool: str, changed: set[str]) -> bool:
         """Return whether a test has made a changed call of a tool."""
-        return any(self.calls[key]["call"] == tool and test in self.callers[key] for key in changed)
+        return any(test in self.callers[key] for key in self.calls_of(tool, changed))
 
 
 def _rounds(spec: AgentSpec, mutants: Sequence[Mutant], rng: random.Random) -> list[dict[str, str]]:
@@ -288,63 +323,6 @@ def _has_finished(reports: Sequence[Report]) -> bool:
     return any("finished" in report for report in reports)
 
 
-def _calls(reports: Sequence[Report]) -> dict[str, Report]:
-    """Return the recorded calls by key; a call that was answered in two ways is left out."""
-    found: dict[str, Report] = {}
-    unsteady: set[str] = set()
-    for report in reports:
-        if not isinstance(report.get("call"), str) or not isinstance(report.get("options"), dict):
-            continue
-        key = call_key(report["call"], report["options"], report.get("input"))
-        if key in found and _said(found[key]) != _said(report):
-            unsteady.add(key)
-        found.setdefault(key, report)
-    kept: dict[str, Report] = {}
-    room = MAX_CALL_CHARS
-    for key, report in found.items():
-        room -= len(key) + len(json.dumps(report.get("output")))
-        if key not in unsteady and room >= 0 and len(kept) < MAX_CALLS:
-            kept[key] = report
-    return kept
-
-
-def _callers(reports: Sequence[Report]) -> dict[str, set[str]]:
-    """Return the tests that made each call, without parameters."""
-    found: dict[str, set[str]] = defaultdict(set)
-    for report in reports:
-        if isinstance(report.get("call"), str) and isinstance(report.get("options"), dict):
-            key = call_key(report["call"], report["options"], report.get("input"))
-            found[key].add(str(report.get("by")).partition("[")[0])
-    return found
-
-
-def call_key(tool: str, options: Mapping[str, Any], value: Any) -> str:
-    """Return the key of a call in a table; the same as inside the sandbox."""
-    return json.dumps([tool, options, value], sort_keys=True)
-
-
-def _said(report: Report) -> tuple[Any, Any]:
-    raised = report.get("raised")
-    return report.get("output"), raised[0] if isinstance(raised, list) and raised else None
-
-
-def _options(spec: AgentSpec, report: Report) -> dict[str, Any]:
-    """Return the documented options among those of a recorded call."""
-    names = {option.name for tool in spec.functions if tool.name == report["call"] for option in tool.config}
-    return {name: value for name, value in report["options"].items() if name in names}
-
-
-def _table(calls: Mapping[str, Report], answers: Sequence[Answer]) -> dict[str, Any]:
-    """Return what the tools are to answer; an exception says what the package's own said, whatever that was."""
-    table: dict[str, Any] = {}
-    for (key, call), answer in zip(calls.items(), answers, strict=True):
-        if answer.raises:
-            table[key] = {"raises": answer.raises, "message": str(call.get("error", "")).partition(": ")[2]}
-        else:
-            table[key] = {"output": json.dumps(answer.output)}
-    return table
-
-
 def _explain(reports: Sequence[Report], wanted: Sequence[str], passed: Sequence[str]) -> list[str]:
     findings = [f"own tests: {r['collect']}: {str(r.get('text'))[-200:]}" for r in reports if "collect" in r][:3]
     reported = {str(report["test"]).partition("[")[0] for report in reports if "test" in report}
@@ -355,3 +333,9 @@ def _explain(reports: Sequence[Report], wanted: Sequence[str], passed: Sequence[
     if len(passed) < len(wanted):
         findings.append(f"own tests: {len(passed)} of {len(wanted)} pass")
     return findings
+
+
+def _options(spec: AgentSpec, report: Report) -> dict[str, Any]:
+    """Return the documented options among those of a recorded call."""
+    names = {option.name for tool in spec.functions if tool.name == report["call"] for option in tool.config}
+    return {name: value for name, value in report["options"].items() if name in names}

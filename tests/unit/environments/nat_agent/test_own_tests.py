@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 from nat_tasks import BODIES, answer, source_of
-from own_tests_bench import GOOD, PATH, Bench, Output, factors
+from own_tests_bench import GOOD, PATH, Bench, Output, factors, has_mistakes
 
-from skyrl_nat.environments.nat_agent.own_tests import MAX_CALLS, Worth, find_failures
+from skyrl_nat.environments.nat_agent.own_tests import Worth, find_failures
+from skyrl_nat.environments.nat_agent.recorded_calls import MAX_CALLS
 from skyrl_nat.errors import SandboxError
 from skyrl_nat.sandbox.base import SandboxJob, SandboxResult
 
@@ -101,7 +102,8 @@ def test_test_that_passes_and_fails_to_tear_down_has_not_passed() -> None:
 def test_tautologies_are_not_discerning() -> None:
     always = 'async def test_scale():\n    await call("scale", 7)\ndef test_true():\n    assert True\n'
     worth = Bench(always).judge()
-    assert factors(worth) == (0.5, 1.0, 0.0)  # only what calls a tool is a test of it
+    assert factors(worth) == (0.0, 1.0, 0.0)
+    assert "own tests: 1 call a tool and do not look at what it answers" in worth.findings
     assert "they notice 0 of 2 wrong implementations" in worth.findings[-1]
 
 
@@ -133,7 +135,8 @@ def test_mutants_of_two_tools_in_one_round_go_to_the_right_tool() -> None:
     blind = GOOD.replace('assert await call("shout", "ab") == "AB!"', 'await call("shout", "ab")')
     bench = Bench(blind)
     worth = bench.judge()
-    assert len(bench.tables) == 3  # the right one, one round for both mutants, the right one beside mistakes
+    unchanged = [job for job in bench.sandbox.jobs if job.arguments["table"] and not has_mistakes(job)]
+    assert len(unchanged) == 4  # the right answers, one round for both mutants, two kinds of other answers
     assert "they notice 1 of 2 wrong implementations" in worth.findings[-1]
 
 
@@ -157,8 +160,7 @@ def test_a_mutated_package_that_the_tests_do_not_notice_costs() -> None:
     """The mutants of the references are noticed by replay; a package whose tests pass with its own mistakes is not."""
 
     def change(job: SandboxJob, output: Output) -> Output:
-        is_mutated = job.arguments["table"] is None and "_restated" not in job.files["agent/register.py"]
-        if is_mutated:
+        if has_mistakes(job):
             for report in output["reports"]:
                 report.update({"outcome": "passed"} if "test" in report else {})
         return output
@@ -170,8 +172,7 @@ def test_a_mutated_package_that_the_tests_do_not_notice_costs() -> None:
 
 def test_a_mutated_run_that_never_ends_has_not_passed_and_needs_changed_answers_to_count() -> None:
     def change(job: SandboxJob, output: Output) -> Output:
-        is_mutated = job.arguments["table"] is None and "_restated" not in job.files["agent/register.py"]
-        return {"reports": [], "end": "died"} if is_mutated else output
+        return {"reports": [], "end": "died"} if has_mistakes(job) else output
 
     assert "0 of 1 mistakes in the package" in Bench(change=change).judge().findings[-1]
 
@@ -183,11 +184,23 @@ def test_tables_hold_one_set_of_answers_and_no_other() -> None:
     found = [{key: json.loads(value["output"]) for key, value in table.items()} for table in bench.tables]
     right, wrong = {scale: 14, shout: "AB!"}, {scale: 9, shout: "ab!"}
     assert sorted(found[:2], key=str) == sorted([right, wrong], key=str)
-    assert found[2:] == [right]
+    assert found[-1] == {scale: 29, shout: "AB!AB!?"}
+    own = [table for table in found[2:-1] if table != right]  # the answers of two versions with mistakes
+    assert len(own) == 2
+    assert {frozenset(table) for table in own} == {frozenset(right)}
+    assert len(found) - 3 - len(own) >= 2  # and the right ones beside each of them
     for job in bench.sandbox.jobs:
         text = json.dumps(job.arguments)
-        assert not ("AB!" in text and "ab!" in text)
+        assert not ('"AB!\\"' in text and "ab!" in text)
         assert set(job.arguments) == {"source_root", "module", "tools", "tests", "table", "is_verbose"}
+
+
+def test_answers_to_calls_that_were_not_made_are_made_of_the_packages_own_answers() -> None:
+    """Were they made of the right ones, they would tell which table is right."""
+    bench = Bench(GOOD.replace('== "AB!"', '== "AB?"'))
+    bench.judge(shout="return text.upper() + '?'")
+    strangers = [job.arguments["table"]['["shout"]'] for job in bench.sandbox.jobs if job.arguments["table"]]
+    assert strangers == [{"output": '"AB?AB??"'}] * 2
 
 
 def test_order_of_the_tables_says_nothing() -> None:
@@ -195,8 +208,8 @@ def test_order_of_the_tables_says_nothing() -> None:
     for seed in range(12):
         bench = Bench()
         bench.judge(seed)
-        orders.add(tuple("AB!" in json.dumps(table) for table in bench.tables))
-    assert orders == {(True, False, True), (False, True, True)}  # the last run has a package with mistakes
+        orders.add(tuple('"AB!"' in str(table) for table in bench.tables))
+    assert {order[:2] for order in orders} == {(True, False), (False, True)}
 
 
 def test_no_hidden_source_is_ever_sent_to_the_policys_sandbox() -> None:
@@ -208,7 +221,7 @@ def test_no_hidden_source_is_ever_sent_to_the_policys_sandbox() -> None:
         item["source"] = item["source"].replace("\n", f"\n    mark = {73911000 + number}\n", 1)
     assert bench.judge().value == 1.0
     sent = json.dumps([[job.kind, job.files, job.arguments] for job in bench.sandbox.jobs])
-    assert len(bench.sandbox.jobs) == 6
+    assert len(bench.sandbox.jobs) == 10
     for secret in ("73911", "async def run(x):", "UPWARDS", "upwards", "2000"):
         assert secret not in sent
     asked = json.dumps([job.arguments for job in bench.oracle.jobs])
@@ -220,7 +233,8 @@ def test_refusals_of_the_reference_are_replayed_too() -> None:
     bench = Bench(tests + "await call('scale', -3)\n")
     assert bench.judge().value == 1.0
     key = '["scale", {"factor": 2}, -3]'
-    assert all(table[key] == {"raises": "ValueError", "message": "negative"} for table in bench.tables)
+    refused = {"raises": "ValueError", "message": "negative"}
+    assert [table[key] for table in bench.tables[:3]] == [refused] * 3
 
 
 def test_options_of_the_tests_own_configuration_reach_the_reference() -> None:
@@ -240,7 +254,7 @@ def test_unsteady_call_is_left_out() -> None:
 
     bench = Bench(change=change)
     worth = bench.judge()
-    assert [list(table) for table in bench.tables] == [['["scale", {"factor": 2}, 7]']] * 2
+    assert {tuple(table) for table in bench.tables} == {('["scale", {"factor": 2}, 7]',)}
     assert worth.right == 0.5  # the test of shout meets a call that is in no table
 
 

@@ -3,7 +3,8 @@
 import json
 
 import pytest
-from own_tests_bench import GOOD, Bench, Output, factors
+from nat_tasks import source_of
+from own_tests_bench import GOOD, Bench, Output, factors, has_mistakes
 
 from skyrl_nat.environments.nat_agent import own_tests as module
 from skyrl_nat.errors import SandboxError
@@ -22,16 +23,10 @@ async def test_shout():
 """They compare what NAT answers with what the package's code gives: right in every package, and no test of it."""
 
 
-def is_beside_mistakes(job: SandboxJob) -> bool:
-    """Whether a job has the right table and a package with mistakes."""
-    table = job.arguments["table"]
-    return table is not None and "AB!" in json.dumps(table) and "\n\n\n" not in job.files["agent/register.py"]
-
-
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(8))
 def test_tests_that_look_at_the_packages_code_notice_nothing(seed: int) -> None:
     worth = Bench(INSIDE).judge(seed)
-    assert factors(worth) == (1.0, 1.0, 0.0)
+    assert factors(worth) == (0.0, 1.0, 0.0)
     assert "they notice 0 of 2 wrong implementations" in worth.findings[-1]
     assert worth.findings[-1].endswith("0 tests notice anything")
 
@@ -39,24 +34,76 @@ def test_tests_that_look_at_the_packages_code_notice_nothing(seed: int) -> None:
 def test_tests_beside_those_that_look_at_the_code_still_count() -> None:
     mixed = INSIDE.replace('await inside("shout", "ab")', 'assert await call("shout", "ab") == "AB!"')
     worth = Bench(mixed).judge()
-    assert factors(worth) == (1.0, 1.0, pytest.approx(0.5 / 0.8))
+    assert factors(worth) == (0.5, 1.0, pytest.approx(0.5 / 0.8))
     assert "notice 1 of 2 wrong implementations and 2 of 2 mistakes in the package; 1 tests" in worth.findings[-1]
 
 
-@pytest.mark.parametrize(("is_finished", "discerning"), [(True, 0.0), (False, 1.0)])
-def test_run_beside_mistakes_that_does_not_finish_says_nothing_of_the_tests(
-    is_finished: bool, discerning: float
-) -> None:
-    seen: list[SandboxJob] = []
-
+@pytest.mark.parametrize("reports", [[{"finished": 0}], []])
+def test_package_that_ends_the_run_when_it_was_changed_gains_nothing(reports: list[Output]) -> None:
     def change(job: SandboxJob, output: Output) -> Output:
-        if not is_beside_mistakes(job):
-            return output
-        seen.append(job)
-        return {"reports": [{"finished": 0}] if is_finished else [], "end": "done"}
+        ends = has_mistakes(job) and job.arguments["table"] is not None
+        return {"reports": reports, "end": "done"} if ends else output
 
-    assert Bench(change=change).judge().discerning == discerning
-    assert len(seen) == 1
+    worth = Bench(change=change).judge()
+    assert worth.discerning == 0.0
+    assert worth.findings[-1].startswith("own tests: they notice 0 of 2 wrong")
+
+
+def test_package_that_raises_when_it_was_changed_does_not_hide_tests_that_look_inside() -> None:
+    guard = "if [7, 1] != [7, 1]:\n    raise ValueError('changed')\n"
+    bench = Bench(INSIDE)
+    for seed in range(6):
+        assert bench.judge(seed, scale=guard + "return x * 2", shout=guard + "return text.upper() + '!'").value == 0.0
+
+
+REFUSING = {"scale": "return [x * 2][x - x]", "shout": "return [text.upper() + '!'][len(text) - len(text)]"}
+"""A changed index is out of range, so most mistakes in these bodies raise."""
+
+
+def test_calling_alone_does_not_notice_a_version_that_only_raises() -> None:
+    bare = 'async def test_a():\n    await call("scale", 7)\nasync def test_b():\n    await call("shout", "a")\n'
+    bench = Bench(bare)
+    loud = "raise ValueError('no')"
+    bench.task.hidden["mutants"] = [
+        {"tool": tool, "source": source_of(loud, name)} for tool, name in (("scale", "x"), ("shout", "text"))
+    ]
+    for seed in range(6):
+        assert bench.judge(seed, **REFUSING).discerning == 0.0
+
+
+def test_version_that_only_raises_is_left_out() -> None:
+    bench = Bench()
+    loud = {"tool": "scale", "source": source_of("raise ValueError('no')", "x")}
+    bench.task.hidden["mutants"].append(loud)
+    assert bench.judge().value == 1.0
+    blind = Bench(GOOD.replace(" == 14", ""))
+    blind.task.hidden["mutants"].append(loud)
+    assert "they notice 1 of 2 wrong implementations" in blind.judge().findings[-1]
+
+
+def test_calling_on_with_what_another_call_gave_is_not_looking() -> None:
+    """On wrong answers the second call is in no table, and must be answered all the same."""
+    chain = "async def test_scale():\n    x = await call('scale', 7)\n    await call('scale', x)\n"
+    looking = "async def test_shout():\n    assert await call('shout', 'ab') == 'AB!'\n"
+    worth = Bench(chain + looking).judge()
+    assert worth.right == 1.0
+    assert worth.findings[-1].startswith("own tests: they notice 1 of 2 wrong implementations and 2 of 2 mistakes")
+    assert worth.findings[-1].endswith("1 tests notice anything")
+
+
+def test_chain_that_looks_at_its_end_notices_the_packages_mistakes() -> None:
+    chain = "async def test_scale():\n    x = await call('scale', 7)\n    assert await call('scale', x) == 28\n"
+    also = "async def test_seven():\n    assert await call('scale', 7) == 14\n"
+    bench = Bench(chain + also)
+    bench.task.hidden["mutants"] = [item for item in bench.task.hidden["mutants"] if item["tool"] == "scale"]
+    assert bench.judge().value == 1.0
+
+
+def test_refusal_that_is_missing_is_noticed() -> None:
+    refuses = "async def test_refuses():\n    with pytest.raises(ValueError):\n        await call('scale', -3)\n"
+    bench = Bench(refuses + "async def test_shout():\n    assert await call('shout', 'ab') == 'AB!'\n")
+    bench.task.hidden["mutants"] = [{"tool": "scale", "source": source_of("return x * 2", "x")}]
+    assert bench.judge().value == 1.0
 
 
 def test_one_test_that_looks_does_not_pay_for_others_that_only_call() -> None:
@@ -88,7 +135,7 @@ def test_time_for_all_runs_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_SECONDS", -1.0)
     bench = Bench()
     worth = bench.judge()
-    assert factors(worth) == (1.0, 0.0, 0.0)
+    assert factors(worth) == (0.0, 0.0, 0.0)
     assert worth.findings == ["own tests: cannot be judged: they take more than -1 s in all"]
     assert len(bench.sandbox.jobs) == 1
 
@@ -98,7 +145,7 @@ def test_time_is_looked_at_before_every_mistake(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(module, "monotonic", lambda: now[0])
 
     def change(job: SandboxJob, output: Output) -> Output:
-        now[0] += 100.0 if is_beside_mistakes(job) else 1.0
+        now[0] += 100.0 if has_mistakes(job) else 1.0
         return output
 
     worth = Bench(change=change).judge()
@@ -106,7 +153,7 @@ def test_time_is_looked_at_before_every_mistake(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_length_of_the_calls_that_are_looked_at_is_bounded() -> None:
-    big = 'async def test_big():\n    await call("shout", "a" * 70_000)\n'
+    big = 'async def test_big():\n    assert await call("shout", "a" * 70_000) == "A" * 70_000 + "!"\n'
     bench = Bench(GOOD + big)
     worth = bench.judge()
     assert worth.right == pytest.approx(2 / 3)  # what is in no table cannot pass
@@ -121,7 +168,7 @@ def test_calls_that_the_references_cannot_answer_are_worth_nothing(status: str) 
     output = {"reports": [], "end": "timeout"} if status == "done" else {}
     bench.oracle.run = lambda job: SandboxResult(status=status, output=output, log="", wall_s=0.0)  # type: ignore[method-assign]
     worth = bench.judge()
-    assert factors(worth) == (1.0, 0.0, 0.0)
+    assert factors(worth) == (0.0, 0.0, 0.0)
     assert worth.findings[-1].startswith("own tests: cannot be judged: references must answer every call, got 0 of 4")
     assert len(worth.findings[-1]) <= 300
 
