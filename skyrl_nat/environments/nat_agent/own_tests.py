@@ -14,7 +14,7 @@ version that raises where the right one answers shows nothing: every test that m
 
 import random
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from time import monotonic
 from typing import Any
@@ -40,7 +40,7 @@ from skyrl_nat.sandbox.base import Sandbox, SandboxJob
 MAX_SECONDS = 30.0
 """For all runs of one answer's tests."""
 MAX_MUTANTS_OF_A_TOOL = 3
-NUM_OWN_MUTANTS = 2
+MAX_OWN_MUTANTS = 2
 MAX_TRIES = 8
 ENOUGH = 0.8
 """Share of mutants at which D is full: some hide behind inputs that nobody needs to try."""
@@ -89,124 +89,151 @@ class OwnTestsJudge:
         if not calling:
             findings.append("own tests: they call no tool through NAT" if passed else "own tests: none passes")
             return Worth(findings=findings)
-        replay = _Replay(calls, callers, calling, monotonic() + MAX_SECONDS)
+        seen = _Seen(calls, callers, set(calling))
         try:
-            worth = self._look_closely(spec, hidden, static, replay, rng)
+            worth = _Examination(self._sandbox, spec, static, seen, rng).judge(self._oracle, hidden)
         except (UnansweredError, RecursionError, ValueError) as error:
             return Worth(findings=[*findings, f"own tests: cannot be judged: {error}"[:300]])
         return replace(worth, findings=[*findings, *worth.findings])
 
-    def _look_closely(
-        self, spec: AgentSpec, hidden: HiddenSpec, static: StaticReport, replay: "_Replay", rng: random.Random
-    ) -> Worth:
-        """Return the worth of tests that pass."""
-        table, kept, killed = self._replay(spec, hidden, static, replay, rng)
-        wanted = max(len(static.tests), spec.integration.num_tests)
-        right = len(kept) / len(replay.passed)
-        if right < 1.0:
+
+class _Examination:
+    """Looks closely at tests that pass and call a tool."""
+
+    def __init__(
+        self, sandbox: Sandbox, spec: AgentSpec, static: StaticReport, seen: "_Seen", rng: random.Random
+    ) -> None:
+        self._sandbox, self._spec, self._static, self._seen, self._rng = sandbox, spec, static, seen, rng
+        self._until = monotonic() + MAX_SECONDS
+        self._files = static.files
+        """The package beside which all tables are played: if only its code is looked at, they are all the same."""
+
+    def judge(self, oracle: ReferenceOracle, hidden: HiddenSpec) -> Worth:
+        """Return the worth of the tests."""
+        tests, asked = self._seen.tests, self._spec.integration.num_tests
+        wanted = max(len(self._static.tests), asked)
+        mistakes = self._find_mistakes()
+        if mistakes:
+            self._files = mistakes[0].files
+        rounds = _rounds(self._spec, hidden.mutants, self._rng)
+        right, *wrong = self._ask(oracle, hidden, rounds)
+        share, inside = self._right(mistakes or [], right)
+        if share < 1.0:
             finding = "own tests: they fail on a right implementation"
-            return Worth(correct=len(replay.passed) / wanted, right=right, findings=[finding])
-        own, inside = self._own_mutants(spec, static, replay, table, rng)
-        killed = [tests - inside for tests in killed]
-        looking = self._looking(spec, static, replay, table) - inside
-        hidden_share = sum(map(bool, killed)) / len(killed) if killed else 1.0
-        own_share = sum(map(bool, own)) / len(own) if own else 1.0
-        # One test that looks closely does not pay for others that hardly do.
+            return Worth(correct=len(tests) / wanted, right=share, findings=[finding])
+        killed = [noticed - inside for noticed in self._notice_wrong(rounds, wrong, right)]
+        own = [set[str]()]  # where mistakes change nothing that the tests see
+        if mistakes != []:
+            own = [noticed - inside for noticed in self._notice_mistakes(mistakes or [], right)]
         noticing: set[str] = set().union(*killed, *own)
-        enough = (spec.integration.num_tests + 1) // 2
-        discerning = min(1.0, hidden_share / ENOUGH) * own_share * min(1.0, len(noticing) / enough)
-        worth = Worth(correct=len(looking) / wanted, right=right, discerning=discerning)
-        if len(looking) < len(replay.passed):
-            number = len(replay.passed) - len(looking)
-            worth.findings.append(f"own tests: {number} call a tool and do not look at what it answers")
+        looking = noticing | self._looking(tests - noticing - inside, right)
+        # One test that looks closely does not pay for others that hardly do.
+        enough = min(1.0, len(noticing) / ((asked + 1) // 2))
+        discerning = min(1.0, _share(killed) / ENOUGH) * _share(own) * enough
+        findings: list[str] = []
+        if blind := len(tests - looking):
+            findings.append(f"own tests: {blind} call a tool and do not look at what it answers")
         if discerning < 1.0:
-            worth.findings.append(
+            findings.append(
                 f"own tests: they notice {sum(map(bool, killed))} of {len(killed)} wrong implementations and "
                 f"{sum(map(bool, own))} of {len(own)} mistakes in the package; {len(noticing)} tests notice anything"
             )
-        return worth
+        return Worth(correct=len(looking) / wanted, right=share, discerning=discerning, findings=findings)
 
-    def _replay(
-        self, spec: AgentSpec, hidden: HiddenSpec, static: StaticReport, replay: "_Replay", rng: random.Random
-    ) -> tuple[Table, set[str], list[set[str]]]:
-        """Return the right answers, the tests that pass on them, and for each hidden mutant those that noticed it.
+    def _find_mistakes(self) -> list["_Mistake"] | None:
+        """Return versions of the package with a mistake in every function that do something to a call of the tests.
+
+        None if there is no place for a mistake. The search ends with a version that does more than raise, once each
+        test has seen some version do something, or else with a second one.
+        """
+        static, found = self._static, list["_Mistake"]()
+        versions = _mutated(static, self._rng, MAX_TRIES)
+        if all(text == plain(static.files[path]) for path, text in versions[0].items()):
+            return None
+        untouched = set(self._seen.tests)
+        for mutated in versions:
+            if sum(mistake.says_otherwise for mistake in found) >= (MAX_OWN_MUTANTS if untouched else 1):
+                break
+            files = static.files | mutated
+            reports = self._run(files, None)
+            again = recorded_calls(reports)
+            both = {key: (again[key], call) for key, call in self._seen.calls.items() if key in again}
+            changed = {key: own_answer(now) for key, (now, before) in both.items() if not agree(now, before)}
+            if changed and _has_finished(reports):
+                before = {key: own_answer(self._seen.calls[key]) for key in changed}
+                found.append(_Mistake(files, changed, without_new_refusals(changed, before) != before))
+                untouched -= self._seen.makers_of(changed)
+        return found
+
+    def _ask(self, oracle: ReferenceOracle, hidden: HiddenSpec, rounds: Sequence[Mapping[str, str]]) -> list[Table]:
+        """Return the right answers to the tests' calls, and those of each round of wrong references."""
+        calls = self._seen.calls
+        asked = [
+            Call(chain=(call["call"],), input=call.get("input"), options=_options(self._spec, call))
+            for call in calls.values()
+        ]
+        strangers = answers_to_strangers(calls)
+        return [table_of(calls, row) | strangers for row in oracle.answers(hidden, asked, [{}, *rounds])]
+
+    def _right(self, mistakes: Sequence["_Mistake"], right: Table) -> tuple[float, set[str]]:
+        """Return R, and the tests that look inside: their tools answer rightly, only the package has mistakes.
+
+        What passes beside mistakes passes without them. A further mistake is tried for tests that no other has touched.
+        """
+        tests = self._seen.tests
+        inside: set[str] = set()
+        untouched = set(tests)
+        for mistake in mistakes:
+            if untouched & self._seen.makers_of(mistake.changed):
+                inside |= tests - self._play(mistake.files, right)
+                untouched -= self._seen.makers_of(mistake.changed)
+        if untouched != tests and not inside:
+            return 1.0, inside
+        return len(self._play(self._static.files, right)) / len(tests), inside
+
+    def _notice_wrong(
+        self, rounds: Sequence[Mapping[str, str]], wrong: Sequence[Table], right: Table
+    ) -> Iterator[set[str]]:
+        """Yield for each hidden mutant the tests that fail on its answers.
 
         The mutants of different tools share a run: a failed test tells which of them it has called. One that does
         nothing to the tests' calls but raise is left out.
         """
-        rounds = _rounds(spec, hidden.mutants, rng)
-        calls = replay.calls.values()
-        asked = [Call(chain=(c["call"],), input=c.get("input"), options=_options(spec, c)) for c in calls]
-        right, *wrong = (table_of(replay.calls, row) for row in self._oracle.answers(hidden, asked, [{}, *rounds]))
-        strangers = answers_to_strangers(replay.calls)
-        right |= strangers
-        quiet = [strangers | without_new_refusals(table, right) for table in wrong]
-        order = [right, *quiet]
-        rng.shuffle(order)
-        passing = {id(table): self._play(spec, static, static.files, table, replay) for table in order}
-        kept = passing[id(right)]
-        noticed: list[set[str]] = []
-        for mutated, loud, table in zip(rounds, wrong, quiet, strict=True):
-            failed = kept - passing[id(table)]
+        seen = self._seen
+        for mutated, loud in zip(rounds, wrong, strict=True):
+            table = without_new_refusals(loud, right)
+            failed = seen.tests - self._play(self._files, table)
             changed = {key for key in right if table[key] != right[key]}
-            refused = {key for key in loud if table[key] != loud[key]}
+            refused = {key for key in right if table[key] != loud[key]}
             for tool in mutated:
-                if replay.calls_of(tool, changed) or not replay.calls_of(tool, refused):
-                    noticed.append({test for test in failed if replay.touches(test, tool, changed)})
-        return right, kept, noticed
+                if calls := seen.calls_of(tool, changed):
+                    yield failed & seen.makers_of(calls)
+                elif not seen.calls_of(tool, refused):
+                    yield set()
 
-    def _play(
-        self, spec: AgentSpec, static: StaticReport, files: dict[str, str], table: Table, replay: "_Replay"
-    ) -> set[str]:
-        """Return the tests that pass on a table."""
-        replay.check_time()
-        return set(_passed(run_own_tests(self._sandbox, spec, static, files, table), replay.passed))
+    def _notice_mistakes(self, mistakes: Sequence["_Mistake"], right: Table) -> Iterator[set[str]]:
+        """Yield for each mistake the tests that fail on what the package answers with it."""
+        for mistake in mistakes:
+            table = without_new_refusals(right | mistake.changed, right)
+            if table != right:
+                yield self._seen.tests - self._play(self._files, table)
 
-    def _looking(self, spec: AgentSpec, static: StaticReport, replay: "_Replay", right: Table) -> set[str]:
-        """Return the tests that fail where every answer is another one, larger or smaller."""
-        blind = set(replay.passed)
+    def _looking(self, tests: set[str], right: Table) -> set[str]:
+        """Return those of some tests that fail where every answer is another one, larger or smaller."""
+        blind = set(tests)
         for is_larger in (True, False):
             if blind:
-                blind &= self._play(spec, static, static.files, other_answers(right, is_larger=is_larger), replay)
-        return set(replay.passed) - blind
+                blind &= self._play(self._files, other_answers(right, is_larger=is_larger))
+        return tests - blind
 
-    def _own_mutants(
-        self, spec: AgentSpec, static: StaticReport, replay: "_Replay", right: Table, rng: random.Random
-    ) -> tuple[list[set[str]], set[str]]:
-        """Return, for packages with a mistake in every function, the tests that noticed; and those that look inside.
+    def _play(self, files: dict[str, str], table: Table) -> set[str]:
+        """Return the tests that pass on a table."""
+        return self._seen.tests & set(_passed(self._run(files, table), list(self._seen.tests)))
 
-        Beside the mistakes the tests run twice, on the right answers and on those that the mistakes give. Who fails
-        on the first has looked at the package's code; who fails on the second alone has noticed.
-
-        A version in which no answer that the tests saw has changed, or that only raises, does not count; if none of
-        them does anything to a call, though there are places for mistakes, the tests look at nothing.
-        """
-        noticed: list[set[str]] = []
-        inside: set[str] = set()
-        versions = _mutated(static, rng, MAX_TRIES)
-        is_mutable = any(text != plain(static.files[path]) for path, text in versions[0].items())
-        has_refused = False
-        for mutated in versions if is_mutable else []:
-            if len(noticed) == NUM_OWN_MUTANTS:
-                break
-            replay.check_time()
-            files = static.files | mutated
-            reports = run_own_tests(self._sandbox, spec, static, files, None)
-            again = recorded_calls(reports)
-            changed = {
-                key: own_answer(again[key])
-                for key, call in replay.calls.items()
-                if key in again and not agree(again[key], call)
-            }
-            if not changed or not _has_finished(reports):
-                continue
-            beside = self._play(spec, static, files, right, replay)
-            inside |= set(replay.passed) - beside
-            table = without_new_refusals(right | changed, right)
-            has_refused = has_refused or table != right | changed
-            if table != right:
-                noticed.append(beside - self._play(spec, static, files, table, replay))
-        return noticed if noticed or has_refused or not is_mutable else [set()], inside
+    def _run(self, files: dict[str, str], table: Table | None) -> list[Report]:
+        if monotonic() > self._until:
+            raise ValueError(f"they take more than {MAX_SECONDS:g} s in all")
+        return run_own_tests(self._sandbox, self._spec, self._static, files, table)
 
 
 def _is_package_code(path: str) -> bool:
@@ -268,30 +295,39 @@ def find_failures(reports: Sequence[Report], wanted: Sequence[str]) -> dict[str,
 
 
 @dataclass(frozen=True, slots=True)
-class _Replay:
+class _Seen:
     """What the recorded run has shown."""
 
     calls: Mapping[str, Report]
     """Key -> call."""
     callers: Mapping[str, set[str]]
     """Key -> tests that made the call."""
-    passed: Sequence[str]
-    """Tests that pass and call a tool."""
-    until: float
-    """Monotonic time by which all must be known."""
+    tests: set[str]
+    """Those that pass and call a tool."""
 
-    def check_time(self) -> None:
-        """Raise ValueError once the time is over."""
-        if monotonic() > self.until:
-            raise ValueError(f"they take more than {MAX_SECONDS:g} s in all")
-
-    def calls_of(self, tool: str, keys: set[str]) -> list[str]:
+    def calls_of(self, tool: str, keys: Iterable[str]) -> list[str]:
         """Return those of some calls that are of a tool."""
-        return [key for key in keys if self.calls[key]["call"] == tool]
+        return [key for key in keys if key in self.calls and self.calls[key]["call"] == tool]
 
-    def touches(self, test: str, tool: str, changed: set[str]) -> bool:
-        """Return whether a test has made a changed call of a tool."""
-        return any(test in self.callers[key] for key in self.calls_of(tool, changed))
+    def makers_of(self, keys: Iterable[str]) -> set[str]:
+        """Return the tests that have made one of some calls."""
+        return set[str]().union(*(self.callers[key] for key in keys))
+
+
+@dataclass(frozen=True, slots=True)
+class _Mistake:
+    """A version of the package with a mistake in every function."""
+
+    files: dict[str, str]
+    changed: Table
+    """What it answers to calls of the tests that it answers otherwise."""
+    says_otherwise: bool
+    """Whether it does more than raise."""
+
+
+def _share(noticed: Sequence[set[str]]) -> float:
+    """Return the share of what was noticed by some test; of nothing, all."""
+    return sum(map(bool, noticed)) / len(noticed) if noticed else 1.0
 
 
 def _rounds(spec: AgentSpec, mutants: Sequence[Mutant], rng: random.Random) -> list[dict[str, str]]:

@@ -26,6 +26,7 @@ from nat_workflow_file import refuse_stray_options, schema_problem
 from values import describe, encode, error_report
 
 PROVIDED = (
+    "nat.plugin_api",
     "nat.plugins.langchain.agent.react_agent.agent",
     "nat.plugins.langchain.agent.tool_calling_agent.agent",
     "nat.plugins.langchain.control_flow.router_agent.agent",

@@ -33,7 +33,8 @@ def preload_pytest() -> None:
 
     for name in default_plugins:
         importlib.import_module(f"_pytest.{name}")
-    importlib.import_module("pytest_asyncio.plugin")
+    for name in ("pytest_asyncio.plugin", "_pytest._argcomplete", "pdb", "readline"):
+        importlib.import_module(name)
 
 
 def run_own_tests(arguments: dict, folder: str, deadline: float) -> dict:

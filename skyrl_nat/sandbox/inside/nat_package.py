@@ -1,11 +1,15 @@
 """The package under test as NAT sees it: imported, loaded, built."""
 
 import importlib
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
+
+_OWN_FOLDER = os.path.realpath(Path(__file__).parent)
+_OWN_MODULES = ["__main__", *(path.stem for path in Path(_OWN_FOLDER).glob("*.py"))]
 
 
 class Package:
@@ -97,8 +101,7 @@ def import_package(arguments: dict, folder: str) -> None:
 
 def hide_judge() -> None:
     """Take the checks' own modules out of reach of an import: what they are called must not be there to be replaced."""
-    own = str(Path(__file__).resolve().parent)
-    sys.path[:] = [path for path in sys.path if Path(path).resolve() != Path(own)]
-    for name, module in list(sys.modules.items()):
-        if str(getattr(module, "__file__", None) or "").startswith(own):
+    sys.path[:] = [path for path in sys.path if os.path.realpath(path) != _OWN_FOLDER]
+    for name in _OWN_MODULES:
+        if str(getattr(sys.modules.get(name), "__file__", None) or "").startswith(_OWN_FOLDER):
             del sys.modules[name]

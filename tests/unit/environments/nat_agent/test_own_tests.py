@@ -135,8 +135,7 @@ def test_mutants_of_two_tools_in_one_round_go_to_the_right_tool() -> None:
     blind = GOOD.replace('assert await call("shout", "ab") == "AB!"', 'await call("shout", "ab")')
     bench = Bench(blind)
     worth = bench.judge()
-    unchanged = [job for job in bench.sandbox.jobs if job.arguments["table"] and not has_mistakes(job)]
-    assert len(unchanged) == 4  # the right answers, one round for both mutants, two kinds of other answers
+    assert sum("'9'" in str(table) and "ab!" in str(table) for table in bench.tables) == 1  # one round for both
     assert "they notice 1 of 2 wrong implementations" in worth.findings[-1]
 
 
@@ -166,8 +165,8 @@ def test_a_mutated_package_that_the_tests_do_not_notice_costs() -> None:
         return output
 
     worth = Bench(change=change).judge()
-    assert factors(worth) == (1.0, 1.0, 0.0)
-    assert "0 of 2 mistakes in the package" in worth.findings[-1]
+    assert factors(worth) == (0.0, 1.0, 0.0)
+    assert "0 of 1 mistakes in the package" in worth.findings[-1]
 
 
 def test_a_mutated_run_that_never_ends_has_not_passed_and_needs_changed_answers_to_count() -> None:
@@ -178,21 +177,30 @@ def test_a_mutated_run_that_never_ends_has_not_passed_and_needs_changed_answers_
 
 
 def test_tables_hold_one_set_of_answers_and_no_other() -> None:
-    bench = Bench()
+    bench = Bench(GOOD + 'async def test_blind():\n    await call("scale", 7)\n')
     bench.judge()
     shout, scale = '["shout", {}, "ab"]', '["scale", {"factor": 2}, 7]'
     found = [{key: json.loads(value["output"]) for key, value in table.items()} for table in bench.tables]
     right, wrong = {scale: 14, shout: "AB!"}, {scale: 9, shout: "ab!"}
-    assert sorted(found[:2], key=str) == sorted([right, wrong], key=str)
-    assert found[-1] == {scale: 29, shout: "AB!AB!?"}
-    own = [table for table in found[2:-1] if table != right]  # the answers of two versions with mistakes
-    assert len(own) == 2
-    assert {frozenset(table) for table in own} == {frozenset(right)}
-    assert len(found) - 3 - len(own) >= 2  # and the right ones beside each of them
+    assert found[:2] == [right, wrong]
+    [own] = found[2:-2]  # the answers of a version with mistakes
+    assert own != right
+    assert set(own) == set(right)
+    assert found[-2:] == [{scale: 29, shout: "AB!AB!?"}, {scale: -29, shout: ""}]
     for job in bench.sandbox.jobs:
         text = json.dumps(job.arguments)
-        assert not ('"AB!\\"' in text and "ab!" in text)
+        assert not ('"AB!\\\\"' in text and "ab!" in text)
         assert set(job.arguments) == {"source_root", "module", "tools", "tests", "table", "is_verbose"}
+
+
+def test_all_tables_are_played_beside_the_same_package() -> None:
+    """Else its code would tell them apart."""
+    bench = Bench()
+    bench.judge()
+    played = [job for job in bench.sandbox.jobs if job.arguments["table"] is not None]
+    assert len(played) == 3
+    assert len({json.dumps(job.files) for job in played}) == 1
+    assert all(has_mistakes(job) for job in played)
 
 
 def test_answers_to_calls_that_were_not_made_are_made_of_the_packages_own_answers() -> None:
@@ -201,15 +209,6 @@ def test_answers_to_calls_that_were_not_made_are_made_of_the_packages_own_answer
     bench.judge(shout="return text.upper() + '?'")
     strangers = [job.arguments["table"]['["shout"]'] for job in bench.sandbox.jobs if job.arguments["table"]]
     assert strangers == [{"output": '"AB?AB??"'}] * 2
-
-
-def test_order_of_the_tables_says_nothing() -> None:
-    orders = set()
-    for seed in range(12):
-        bench = Bench()
-        bench.judge(seed)
-        orders.add(tuple('"AB!"' in str(table) for table in bench.tables))
-    assert {order[:2] for order in orders} == {(True, False), (False, True)}
 
 
 def test_no_hidden_source_is_ever_sent_to_the_policys_sandbox() -> None:
@@ -221,7 +220,7 @@ def test_no_hidden_source_is_ever_sent_to_the_policys_sandbox() -> None:
         item["source"] = item["source"].replace("\n", f"\n    mark = {73911000 + number}\n", 1)
     assert bench.judge().value == 1.0
     sent = json.dumps([[job.kind, job.files, job.arguments] for job in bench.sandbox.jobs])
-    assert len(bench.sandbox.jobs) == 10
+    assert len(bench.sandbox.jobs) == 5
     for secret in ("73911", "async def run(x):", "UPWARDS", "upwards", "2000"):
         assert secret not in sent
     asked = json.dumps([job.arguments for job in bench.oracle.jobs])
@@ -234,7 +233,7 @@ def test_refusals_of_the_reference_are_replayed_too() -> None:
     assert bench.judge().value == 1.0
     key = '["scale", {"factor": 2}, -3]'
     refused = {"raises": "ValueError", "message": "negative"}
-    assert [table[key] for table in bench.tables[:3]] == [refused] * 3
+    assert [table[key] for table in bench.tables[:2]] == [refused] * 2
 
 
 def test_options_of_the_tests_own_configuration_reach_the_reference() -> None:

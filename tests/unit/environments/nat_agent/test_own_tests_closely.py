@@ -35,7 +35,7 @@ def test_tests_beside_those_that_look_at_the_code_still_count() -> None:
     mixed = INSIDE.replace('await inside("shout", "ab")', 'assert await call("shout", "ab") == "AB!"')
     worth = Bench(mixed).judge()
     assert factors(worth) == (0.5, 1.0, pytest.approx(0.5 / 0.8))
-    assert "notice 1 of 2 wrong implementations and 2 of 2 mistakes in the package; 1 tests" in worth.findings[-1]
+    assert "notice 1 of 2 wrong implementations and 1 of 1 mistakes in the package; 1 tests" in worth.findings[-1]
 
 
 @pytest.mark.parametrize("reports", [[{"finished": 0}], []])
@@ -87,7 +87,7 @@ def test_calling_on_with_what_another_call_gave_is_not_looking() -> None:
     looking = "async def test_shout():\n    assert await call('shout', 'ab') == 'AB!'\n"
     worth = Bench(chain + looking).judge()
     assert worth.right == 1.0
-    assert worth.findings[-1].startswith("own tests: they notice 1 of 2 wrong implementations and 2 of 2 mistakes")
+    assert worth.findings[-1].startswith("own tests: they notice 1 of 2 wrong implementations and 1 of 1 mistakes")
     assert worth.findings[-1].endswith("1 tests notice anything")
 
 
@@ -118,7 +118,7 @@ def test_one_test_that_looks_does_not_pay_for_others_that_only_call() -> None:
         worth = bench.judge()
         assert (worth.right, worth.discerning) == (1.0, discerning)
     assert worth.findings[-1].endswith(
-        "2 of 2 wrong implementations and 2 of 2 mistakes in the package; 1 tests notice anything"
+        "2 of 2 wrong implementations and 1 of 1 mistakes in the package; 1 tests notice anything"
     )
 
 
@@ -181,3 +181,18 @@ def test_oracle_that_fails_is_an_infrastructure_error() -> None:
     bench.oracle.run = broken  # type: ignore[method-assign]
     with pytest.raises(SandboxError, match="gone"):
         bench.judge()
+
+
+def test_test_that_no_mistake_has_touched_is_given_a_second_one() -> None:
+    bench = Bench(
+        GOOD + "async def test_refuses():\n    with pytest.raises(ValueError):\n        await call('scale', -3)\n"
+    )
+    refuse = "if x < 0:\n    raise ValueError('negative')\n"
+    for seed in range(8):
+        bench.sandbox.jobs.clear()
+        assert bench.judge(seed, scale=refuse + "return x + x").value == 1.0
+        mistaken = {job.files["agent/register.py"] for job in bench.sandbox.jobs if has_mistakes(job)}
+        assert 1 <= len(mistaken) <= 8
+        if len(mistaken) > 1:
+            break
+    assert len(mistaken) > 1
