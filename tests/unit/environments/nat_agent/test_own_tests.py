@@ -77,7 +77,7 @@ def test_leaving_the_interpreter_is_worth_nothing_sb_05_c() -> None:
         return {"reports": [report for report in output["reports"] if "finished" not in report], "end": "died"}
 
     worth = Bench(change=leave).judge()
-    assert worth.value == 0.0
+    assert factors(worth) == (0.0, 0.0, 0.0)
     assert "own tests: the run did not come to its end" in worth.findings
 
 
