@@ -19,6 +19,7 @@ from skyrl_nat.data.specs import load_tasks
 from skyrl_nat.errors import ConfigError, DataError
 from skyrl_nat.monitoring.console import ConsoleBackend
 from skyrl_nat.monitoring.tracker import Tracker
+from skyrl_nat.rollouts.chat import ChatCodec
 from skyrl_nat.rollouts.harness import find_harness
 from skyrl_nat.rollouts.recorded import RecordedGroups
 
@@ -77,7 +78,10 @@ def load_data(config: RunConfig) -> RunData:
     """
     environment = config.environment
     filters = {"family": environment.family, "max_difficulty": environment.max_difficulty}
-    recorded = RecordedGroups.read([Path(name) for name in environment.recorded_files])
+    recorded = RecordedGroups.read(
+        [Path(name) for name in environment.recorded_files],
+        lambda: ChatCodec.from_folder(resolve_model(config.model.path)),
+    )
     train = recorded.tasks if recorded else load_tasks(environment.train_files, **filters)
     held_out = load_tasks(environment.validation_files, **filters)
     if config.total_steps(len(train)) < 1:

@@ -1,12 +1,14 @@
-"""Groups of earlier runs, read back from their rollout files, in the place of playing."""
+"""Groups of earlier runs or of dialogues, read from files, in the place of playing."""
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from skyrl_nat.errors import DataError
+from skyrl_nat.rollouts.chat import ChatCodec
+from skyrl_nat.rollouts.dialogues import group_of, is_dialogue, rollout_of_dialogue, rows_of_parquet
 from skyrl_nat.types import FinishReason, Outcome, RewardResult, Rollout, RolloutGroup, Task, Turn
 
 
@@ -18,32 +20,44 @@ class RecordedGroups:
         self._groups = {group.task.task_id: group for group in groups}
 
     @classmethod
-    def read(cls, paths: Sequence[Path]) -> "RecordedGroups | None":
-        """Read rollout files that `RolloutRecorder` wrote; None of no files.
+    def read(cls, paths: Sequence[Path], open_codec: Callable[[], ChatCodec] | None = None) -> "RecordedGroups | None":
+        """Read rollout files that `RolloutRecorder` wrote, and files of dialogues; None of no files.
+
+        Args:
+            paths: JSON lines; dialogues also as parquet.
+            open_codec: Opens the tokenizer of the model that is trained, where a file holds dialogues.
 
         Raises:
             DataError: With file and line, where one cannot be read or holds no rollout.
         """
         if not paths:
             return None
-        groups: dict[tuple[Path, int], list[Rollout]] = {}
-        for path, number, line in _lines(paths):
+        groups: dict[tuple[int, str], list[Rollout]] = {}
+        codec: ChatCodec | None = None
+        for path, number, record in _records(paths):
             try:
-                record = json.loads(line)
-                groups.setdefault((path, int(record["index"])), []).append(rollout_of(record))
+                if is_dialogue(record) and open_codec is not None:
+                    codec = codec or open_codec()
+                    name, rollout_id = group_of(record, number), f"{paths.index(path)}/{number}"
+                    rollout = rollout_of_dialogue(record, rollout_id, codec)
+                else:
+                    name, rollout = str(int(record["index"])), rollout_of(record)
             except (ValueError, KeyError, TypeError) as error:
-                raise DataError(
-                    f"{path}, line {number} must be a recorded rollout, got {line[:60]!r} ({error!r}). Name files of "
-                    "runs/NAME/rollouts."
-                ) from error
+                raise _no_rollout(path, number, json.dumps(record), error) from error
+            groups.setdefault((paths.index(path), name), []).append(rollout)
         if not groups:
             raise DataError(f"Recorded files must hold rollouts, {', '.join(map(str, paths))} hold none. Name others")
         # Files of two runs may have one name, so that a task is named by its file's place in the list.
-        tasks = {
-            key: replace(members[0].task, task_id=f"{paths.index(key[0])}/{key[0].stem}/{key[1]}")
-            for key, members in groups.items()
-        }
-        return cls([RolloutGroup(task=tasks[key], index=key[1], rollouts=groups[key]) for key in groups])
+        tasks = [
+            replace(members[0].task, task_id=f"{file}/{paths[file].stem}/{name}")
+            for (file, name), members in groups.items()
+        ]
+        return cls(
+            [
+                RolloutGroup(task=task, index=number, rollouts=members)
+                for number, (task, members) in enumerate(zip(tasks, groups.values(), strict=True))
+            ]
+        )
 
     @property
     def tasks(self) -> list[Task]:
@@ -100,12 +114,29 @@ def _turn_of(turn: dict[str, Any]) -> Turn:
     )
 
 
-def _lines(paths: Sequence[Path]) -> Iterator[tuple[Path, int, str]]:
+def _records(paths: Sequence[Path]) -> Iterator[tuple[Path, int, dict[str, Any]]]:
     for path in paths:
+        if path.suffix == ".parquet":
+            yield from ((path, number, row) for number, row in enumerate(rows_of_parquet(path), 1))
+            continue
         try:
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"Recorded file {path} must be readable text: {error}. Check the path") from error
         for number, line in enumerate(text.splitlines(), 1):
-            if line.strip():
-                yield path, number, line
+            if not line.strip():
+                continue
+            try:
+                record = json.loads(line)
+            except ValueError as error:
+                raise _no_rollout(path, number, line, error) from error
+            if not isinstance(record, dict):
+                raise _no_rollout(path, number, line, TypeError("no object"))
+            yield path, number, record
+
+
+def _no_rollout(path: Path, number: int, text: str, error: Exception) -> DataError:
+    return DataError(
+        f"{path}, line {number} must be a recorded rollout or a dialogue, got {text[:60]!r} ({error!r}). Name files of "
+        "runs/NAME/rollouts, or rows with messages, or with prompt, completion and label"
+    )
