@@ -306,6 +306,11 @@ class AlgorithmConfig:
         """True where the loss learns from recorded rollouts, not from its own."""
         return self.policy_loss in (PolicyLoss.cross_entropy, PolicyLoss.kto)
 
+    @property
+    def reads_ratio(self) -> bool:
+        """True where the loss compares the policy with the one that sampled."""
+        return self.policy_loss not in (PolicyLoss.reinforce, PolicyLoss.cross_entropy, PolicyLoss.kto)
+
 
 def _require_between(is_ok: bool, name: str, must_be: str, found: float, fix: str) -> None:
     """Refuse a number of the section that is out of its range."""

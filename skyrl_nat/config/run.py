@@ -138,7 +138,7 @@ class RunConfig:
             self.environment.recorded_files,
             "Add environment.recorded_files=[runs/NAME/rollouts/train_000001.jsonl], more files after commas.",
         )
-        is_played = algorithm.is_offline or not self.environment.recorded_files
+        is_played = not algorithm.reads_ratio or not self.environment.recorded_files
         require(
             is_played or algorithm.old_logprobs is OldLogprobs.rollout,
             "algorithm.old_logprobs",
@@ -146,9 +146,10 @@ class RunConfig:
             str(algorithm.old_logprobs),
             "Another policy sampled them, only its own log-probs correct for that: add algorithm.old_logprobs=rollout.",
         )
-        reads_ratio = algorithm.policy_loss not in (PolicyLoss.reinforce, PolicyLoss.cross_entropy, PolicyLoss.kto)
         require(
-            trainer.updates_per_batch == 1 or not reads_ratio or algorithm.old_logprobs is not OldLogprobs.current,
+            trainer.updates_per_batch == 1
+            or not algorithm.reads_ratio
+            or algorithm.old_logprobs is not OldLogprobs.current,
             "algorithm.old_logprobs",
             f"be recompute or rollout with trainer.updates_per_batch={trainer.updates_per_batch}",
             str(algorithm.old_logprobs),

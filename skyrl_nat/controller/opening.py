@@ -82,6 +82,11 @@ def load_data(config: RunConfig) -> RunData:
         [Path(name) for name in environment.recorded_files],
         lambda: ChatCodec.from_folder(resolve_model(config.model.path)),
     )
+    if recorded and not recorded.has_logprobs and config.algorithm.reads_ratio:
+        raise ConfigError(
+            f"algorithm.policy_loss must need no log-probs of the sampler where environment.recorded_files holds "
+            f"dialogues, got {config.algorithm.policy_loss}. Use algorithm=kto, sft or offline_grpo"
+        )
     train = recorded.tasks if recorded else load_tasks(environment.train_files, **filters)
     held_out = load_tasks(environment.validation_files, **filters)
     if config.total_steps(len(train)) < 1:

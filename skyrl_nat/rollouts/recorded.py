@@ -15,9 +15,15 @@ from skyrl_nat.types import FinishReason, Outcome, RewardResult, Rollout, Rollou
 class RecordedGroups:
     """Finished groups by task; as tasks they go through the stream and the producer like others."""
 
-    def __init__(self, groups: Sequence[RolloutGroup]) -> None:
-        """Take groups with distinct task ids."""
+    def __init__(self, groups: Sequence[RolloutGroup], *, has_logprobs: bool = True) -> None:
+        """Take groups with distinct task ids.
+
+        Args:
+            groups: What is played back.
+            has_logprobs: Whether all rollouts have the log-probs they were sampled with; those of dialogues have none.
+        """
         self._groups = {group.task.task_id: group for group in groups}
+        self.has_logprobs = has_logprobs
 
     @classmethod
     def read(cls, paths: Sequence[Path], open_codec: Callable[[], ChatCodec] | None = None) -> "RecordedGroups | None":
@@ -56,7 +62,8 @@ class RecordedGroups:
             [
                 RolloutGroup(task=task, index=number, rollouts=members)
                 for number, (task, members) in enumerate(zip(tasks, groups.values(), strict=True))
-            ]
+            ],
+            has_logprobs=codec is None,
         )
 
     @property

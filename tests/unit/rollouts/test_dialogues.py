@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from tiny_model import make_tiny_model
 
-from skyrl_nat.errors import DataError
+from skyrl_nat.config.load import load_config
+from skyrl_nat.controller.opening import load_data
+from skyrl_nat.errors import ConfigError, DataError
 from skyrl_nat.rollouts.chat import ChatCodec
 from skyrl_nat.rollouts.dialogues import rollout_of_dialogue
 from skyrl_nat.rollouts.recorded import RecordedGroups
@@ -128,3 +130,17 @@ def test_broken_parquet_file_is_refused(codec: ChatCodec, tmp_path: Path) -> Non
     path.write_text("no parquet")
     with pytest.raises(DataError, match=r"rows\.parquet must be a readable parquet file"):
         read(path, codec)
+
+
+def test_dialogues_have_no_logprobs_and_losses_that_need_them_are_refused(codec: ChatCodec, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({"messages": [ASK, SAY]}) + "\n")
+    recorded = RecordedGroups.read([path], lambda: codec)
+    assert recorded is not None
+    assert not recorded.has_logprobs
+    model = make_tiny_model(tmp_path / "model")
+    given = [f"model.path={model}", f"environment.recorded_files=[{path}]", "trainer.tasks_per_step=1"]
+    with pytest.raises(ConfigError, match="Use algorithm=kto, sft or offline_grpo"):
+        load_data(load_config([*given, "algorithm=grpo", "algorithm.old_logprobs=rollout"]))
+    for name in ("kto", "sft", "offline_grpo"):
+        assert load_data(load_config([*given, f"algorithm={name}"])).recorded is not None
