@@ -1,4 +1,4 @@
-"""`skyrl-nat train | evaluate | doctor | plan`: parsing, exit codes and one-sentence errors; imports late."""
+"""`skyrl-nat train | evaluate | doctor | plan | prepare`: parsing, exit codes and one-sentence errors; imports late."""
 
 import argparse
 import asyncio
@@ -72,6 +72,19 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--checkpoint", type=Path, help="checkpoint folder; default: the run's newest")
     evaluate.add_argument("overrides", nargs="*", help="config overrides, e.g. evaluation.num_tasks=8")
     evaluate.set_defaults(function=_evaluate)
+    prepare = commands.add_parser("prepare", help="make a data set of tasks with hidden tests; no API needed")
+    prepare.add_argument("output_dir", type=Path, help="folder to make; a run that was killed goes on in it")
+    prepare.add_argument("--num-samples", type=int, default=1000, help="tasks in all; a tenth is held out")
+    prepare.add_argument("--seed", type=int, default=0, help="the same seed gives the same bytes")
+    prepare.add_argument("--mix", default="1:25,2:25,3:25,4:15,5:10", help="difficulty:share, e.g. 1:0.5,2:0.3,3:0.2")
+    prepare.add_argument("--workers", type=int, default=0, help="tasks made at once; default: one per core")
+    prepare.add_argument("--form", default="one_shot", choices=("one_shot", "multi_turn"), help="of the episodes")
+    prepare.add_argument(
+        "--planner", action="store_true", help="let an LLM write the tasks, see planner.* in the config"
+    )
+    prepare.add_argument("--requests", type=Path, help="what users want, one request a line; default: those shipped")
+    prepare.add_argument("overrides", nargs="*", help="config overrides, e.g. environment.sandbox.backend=landlock")
+    prepare.set_defaults(function=_prepare)
     return parser
 
 
@@ -154,6 +167,27 @@ async def _evaluate_run(config: "RunConfig") -> None:
         await run.push_weights()
         result = await evaluate(run, run.step)
     print(json.dumps(result.to_dict(), indent=1))
+
+
+def _prepare(options: argparse.Namespace) -> None:
+    import logging
+
+    from skyrl_nat.config.environment import Form
+    from skyrl_nat.config.load import load_config
+    from skyrl_nat.data.prepare import PrepareOptions, parse_mix, prepare
+
+    logging.basicConfig(level=logging.INFO, format="%(message)s")
+    chosen = PrepareOptions(
+        output_dir=options.output_dir,
+        num_samples=options.num_samples,
+        seed=options.seed,
+        num_workers=options.workers,
+        form=Form(options.form),
+        mix=parse_mix(options.mix),
+        has_planner=options.planner,
+        requests=options.requests,
+    )
+    print(json.dumps(prepare(chosen, load_config(options.overrides)), indent=1))
 
 
 def resolve_name(config: "RunConfig") -> "RunConfig":

@@ -11,6 +11,7 @@ from skyrl_nat.config.cluster import ClusterConfig, Device, Placement, Transport
 from skyrl_nat.config.environment import EnvironmentConfig
 from skyrl_nat.config.model import Dtype, ModelConfig, OptimizerConfig
 from skyrl_nat.config.outputs import AlarmsConfig, CheckpointConfig, EvaluationConfig, TrackingConfig
+from skyrl_nat.config.planner import PlannerConfig
 from skyrl_nat.config.rollout import EngineConfig, EngineKind, RolloutConfig
 
 
@@ -98,6 +99,8 @@ class RunConfig:
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     alarms: AlarmsConfig = field(default_factory=AlarmsConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)
+    planner: PlannerConfig = field(default_factory=PlannerConfig)
+    """Only for `skyrl-nat prepare --planner`."""
 
     def __post_init__(self) -> None:
         require(

@@ -15,7 +15,8 @@ from skyrl_nat.cluster.topology import describe, start_topology
 from skyrl_nat.config.load import save_config
 from skyrl_nat.config.run import RunConfig
 from skyrl_nat.controller.run import Run, RunData
-from skyrl_nat.data.specs import load_tasks
+from skyrl_nat.data.specs import load_tasks, open_tasks
+from skyrl_nat.data.task_source import TaskList, check_disjoint
 from skyrl_nat.errors import ConfigError, DataError
 from skyrl_nat.monitoring.console import ConsoleBackend
 from skyrl_nat.monitoring.tracker import Tracker
@@ -87,7 +88,7 @@ def load_data(config: RunConfig) -> RunData:
             f"algorithm.policy_loss must need no log-probs of the sampler where environment.recorded_files holds "
             f"dialogues, got {config.algorithm.policy_loss}. Use algorithm=kto, sft or offline_grpo"
         )
-    train = recorded.tasks if recorded else load_tasks(environment.train_files, **filters)
+    train = TaskList(recorded.tasks) if recorded else open_tasks(environment.train_files, **filters)
     held_out = load_tasks(environment.validation_files, **filters)
     if config.total_steps(len(train)) < 1:
         raise DataError(
@@ -95,9 +96,7 @@ def load_data(config: RunConfig) -> RunData:
             f"tasks within environment.max_difficulty={environment.max_difficulty} and "
             f"trainer.epochs={config.trainer.epochs}. Add tasks, or lower trainer.tasks_per_step"
         )
-    shared = sorted({task.task_id for task in train} & {task.task_id for task in held_out})
-    if shared:
-        raise DataError(f"Held-out tasks must not be trained on, both sets hold: {', '.join(shared[:5])}. Split again")
+    check_disjoint(train, held_out)
     held_out = held_out[: config.evaluation.num_tasks or len(held_out)]
     return RunData(train_tasks=train, validation_tasks=held_out, recorded=recorded)
 

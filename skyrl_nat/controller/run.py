@@ -15,6 +15,7 @@ from skyrl_nat.config.environment import Curriculum
 from skyrl_nat.config.run import RunConfig
 from skyrl_nat.controller.update import Coefficients
 from skyrl_nat.data.prompts import PromptStream
+from skyrl_nat.data.task_source import TaskSource
 from skyrl_nat.engines.pool import EnginePool
 from skyrl_nat.errors import StoppedError, WeightSyncError
 from skyrl_nat.monitoring.alarms import check_alarms
@@ -46,7 +47,7 @@ TRANSPORTS: dict[Transport, type[GlooTransport] | type[HostTransport]] = {
 class RunData:
     """What a run learns from and is judged by."""
 
-    train_tasks: list[Task]
+    train_tasks: TaskSource
     validation_tasks: list[Task]
     recorded: RecordedGroups | None = None
     """Finished groups that stand in for playing the training tasks."""

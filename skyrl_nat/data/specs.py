@@ -1,50 +1,42 @@
-"""Task files: parquet in, plain `Task` records out, and back.
+"""Task files in: `load_tasks` holds them, `open_tasks` leaves what is large on disk. Out: `write_tasks`."""
 
-Columns: `task_id`, `family`, `difficulty`, `payload` (what the policy may see) and a column `hidden.<name>` for
-each entry of the hidden half, all as JSON text. JSON text, because a parquet struct would give every row the union of
-all rows' keys, and lists would come back as arrays. Columns of their own, so that a reader can leave them out.
-"""
-
-import json
 import logging
-from collections.abc import Iterable
-from pathlib import Path
-from typing import Any
+from collections.abc import Sequence
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
+from skyrl_nat.data.task_faults import FileFaults
+from skyrl_nat.data.task_files import BUILTIN_PREFIX, TaskFile, find_files, resolve_file
+from skyrl_nat.data.task_ids import check_unique, hashes_of
+from skyrl_nat.data.task_reader import scan_tasks
+from skyrl_nat.data.task_schema import HIDDEN_PREFIX, SCHEMA
+from skyrl_nat.data.task_source import TaskList, TaskSource
+from skyrl_nat.data.task_table import TaskTable
+from skyrl_nat.data.task_writer import write_shards, write_tasks
 from skyrl_nat.errors import DataError
 from skyrl_nat.types import Task
 
-SCHEMA = pa.schema(
-    [
-        pa.field("task_id", pa.string(), nullable=False),
-        pa.field("family", pa.string(), nullable=False),
-        pa.field("difficulty", pa.int32(), nullable=False),
-        pa.field("payload", pa.string(), nullable=False),
-    ]
-)
-"""What every file has; hidden columns come after it."""
-HIDDEN_PREFIX = "hidden."
-BUILTIN_PREFIX = "builtin:"
+__all__ = [
+    "BUILTIN_PREFIX",
+    "HIDDEN_PREFIX",
+    "SCHEMA",
+    "load_tasks",
+    "open_tasks",
+    "resolve_file",
+    "write_shards",
+    "write_tasks",
+]
+
+MAX_ROWS_HELD = 50_000
+MAX_BYTES_HELD = 256 * 2**20
+"""Sets with more rows, or more bytes when unpacked, stay on disk in `open_tasks`."""
 
 _logger = logging.getLogger(__name__)
 
 
-def resolve_file(name: str) -> Path:
-    """Return the path of a task file; `builtin:<family>/<split>` is one that is shipped."""
-    if not name.startswith(BUILTIN_PREFIX):
-        return Path(name)
-    family, _, split = name.removeprefix(BUILTIN_PREFIX).partition("/")
-    return Path(__file__).resolve().parents[1] / "environments" / family / "data" / f"{split}.parquet"
-
-
-def load_tasks(files: list[str], *, family: str | None = None, max_difficulty: int = 5) -> list[Task]:
+def load_tasks(files: Sequence[str], *, family: str | None = None, max_difficulty: int = 5) -> list[Task]:
     """Return the tasks of all files, in order.
 
     Args:
-        files: Paths, or `builtin:` names.
+        files: Paths, folders, patterns or `builtin:` names.
         family: Refuse tasks of another family; None takes all.
         max_difficulty: Tasks above it are left out, and counted in the log.
 
@@ -52,128 +44,40 @@ def load_tasks(files: list[str], *, family: str | None = None, max_difficulty: i
         DataError: A file cannot be read or a row is not a task (all of them in one message), an id comes
             twice, or nothing is left.
     """
-    tasks: list[Task] = []
-    faults: list[str] = []
-    for name in files:
-        try:
-            tasks += _read_file(name, family)
-        except DataError as error:
-            faults.append(str(error))
-    if faults:
-        raise DataError(
-            f"every task file must be readable, {len(faults)} of {len(files)} are not:\n" + "\n".join(faults)
-        )
-    seen: set[str] = set()
-    twice = sorted({task.task_id for task in tasks if task.task_id in seen or seen.add(task.task_id)})
-    if twice:
-        raise DataError(
-            f"task ids must be unique over all files, got {len(twice)} of them twice: {', '.join(twice[:5])}. "
-            "Rename them, or name each file once"
-        )
+    faults = FileFaults()
+    return _hold(find_files(files, faults), faults, family, max_difficulty)
+
+
+def open_tasks(files: Sequence[str], *, family: str | None = None, max_difficulty: int = 5) -> TaskSource:
+    """Return the tasks of all files for the prompt stream; a large set is checked as a whole but not held.
+
+    Arguments and errors are those of `load_tasks`.
+    """
+    faults = FileFaults()
+    found = find_files(files, faults)
+    num_bytes = sum(sum(file.group_bytes) for file in found)
+    if sum(file.num_rows for file in found) <= MAX_ROWS_HELD and num_bytes <= MAX_BYTES_HELD:
+        return TaskList(_hold(found, faults, family, max_difficulty))
+    table = TaskTable(found, faults, family=family, max_difficulty=max_difficulty)
+    _tell_left_out(len(table) + table.num_left_out, len(table), len(found), max_difficulty)
+    return table
+
+
+def _hold(found: list[TaskFile], faults: FileFaults, family: str | None, max_difficulty: int) -> list[Task]:
+    tasks = [task for batch in scan_tasks(found, family, faults) for task in batch]
+    faults.check()
+    ids = [task.task_id for task in tasks]
+    check_unique(hashes_of(ids, len(ids)), lambda: iter(ids))
     kept = [task for task in tasks if task.difficulty <= max_difficulty]
-    if len(kept) < len(tasks):
-        _logger.info(
-            "left out %d of %d tasks above difficulty %d",
-            len(tasks) - len(kept),
-            len(tasks),
-            max_difficulty,
-        )
-    if not kept:
-        raise DataError(
-            f"task files must hold at least one task, got {len(tasks)} rows in {len(files)} files of which "
-            f"{len(tasks)} are above environment.max_difficulty ({max_difficulty}). Add files or raise it"
-        )
+    _tell_left_out(len(tasks), len(kept), faults.num_files, max_difficulty)
     return kept
 
 
-def write_tasks(tasks: Iterable[Task], path: Path) -> None:
-    """Write tasks to a parquet file; the same tasks give the same bytes.
-
-    Raises:
-        DataError: A field is missing or no JSON, with the row.
-    """
-    rows = []
-    for index, task in enumerate(tasks):
-        try:
-            rows.append(
-                {
-                    "task_id": _text(task.task_id, "task_id"),
-                    "family": _text(task.family, "family"),
-                    "difficulty": task.difficulty,
-                    "payload": json.dumps(task.payload, allow_nan=False),
-                    **{
-                        f"{HIDDEN_PREFIX}{name}": json.dumps(value, allow_nan=False)
-                        for name, value in task.hidden.items()
-                    },
-                }
-            )
-        except (TypeError, ValueError) as error:
-            raise DataError(f"row {index} for {path} must be a whole task of JSON values: {error}") from error
-    names = dict.fromkeys(name for row in rows for name in row if name.startswith(HIDDEN_PREFIX))
-    schema = pa.schema([*SCHEMA, *(pa.field(name, pa.string()) for name in names)])
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), path, compression="zstd")
-
-
-def _text(value: object, field: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"{field} is {value!r}")
-    return value
-
-
-def _read_file(name: str, family: str | None) -> list[Task]:
-    path = resolve_file(name)
-    if not path.exists():
-        raise DataError(f"{name}: there is no such file")
-    if path.is_dir():
-        raise DataError(f"{name}: is a folder, name the parquet files in it")
-    if path.stat().st_size == 0:
-        raise DataError(f"{name}: the file is empty (0 bytes)")
-    try:
-        table = pq.ParquetFile(path).read()
-    except (pa.ArrowException, OSError) as error:
-        raise DataError(f"{name}: is no readable parquet file: {error}") from error
-    missing = [field.name for field in SCHEMA if field.name not in table.column_names]
-    if missing:
-        raise DataError(f"{name}: has no column {', '.join(missing)}")
-    for field in SCHEMA:
-        found = table.schema.field(field.name).type
-        is_right = pa.types.is_integer(found) if field.name == "difficulty" else _is_text(found)
-        if not is_right:
-            raise DataError(f"{name}: column {field.name} must be {field.type}, got {found}")
-    return [_task(row, f"{name}, row {index}", family) for index, row in enumerate(table.to_pylist())]
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind)
-
-
-def _task(row: dict[str, Any], place: str, family: str | None) -> Task:
-    empty = [field.name for field in SCHEMA if row[field.name] is None or row[field.name] == ""]
-    if empty:
-        raise DataError(f"{place}: {', '.join(empty)} must not be empty")
-    payload = _parse_json(row["payload"], f"{place}: payload")
-    if not isinstance(payload, dict):
-        raise DataError(f"{place}: payload must be a JSON object, got {type(payload).__name__}")
-    hidden = {
-        name.removeprefix(HIDDEN_PREFIX): _parse_json(text, f"{place}: {name}")
-        for name, text in row.items()
-        if name.startswith(HIDDEN_PREFIX) and text is not None
-    }
-    if family is not None and row["family"] != family:
-        raise DataError(f"{place}: family must be {family}, got {row['family']}")
-    if not 1 <= row["difficulty"] <= 5:
-        raise DataError(f"{place}: difficulty must be in 1..5, got {row['difficulty']}")
-    return Task(
-        task_id=row["task_id"],
-        family=row["family"],
-        difficulty=row["difficulty"],
-        payload=payload,
-        hidden=hidden,
-    )
-
-
-def _parse_json(text: Any, place: str) -> Any:
-    try:
-        return json.loads(text)
-    except (TypeError, ValueError, RecursionError) as error:
-        raise DataError(f"{place} must be JSON text: {error}") from error
+def _tell_left_out(num_tasks: int, num_kept: int, num_files: int, max_difficulty: int) -> None:
+    if num_kept < num_tasks:
+        _logger.info("left out %d of %d tasks above difficulty %d", num_tasks - num_kept, num_tasks, max_difficulty)
+    if not num_kept:
+        raise DataError(
+            f"task files must hold at least one task, got {num_tasks} rows in {num_files} files of which "
+            f"{num_tasks} are above environment.max_difficulty ({max_difficulty}). Add files or raise it"
+        )

@@ -130,7 +130,7 @@ def _records(paths: Sequence[Path]) -> Iterator[tuple[Path, int, dict[str, Any]]
             text = path.read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             raise DataError(f"Recorded file {path} must be readable text: {error}. Check the path") from error
-        for number, line in enumerate(text.splitlines(), 1):
+        for number, line in enumerate(text.split("\n"), 1):
             if not line.strip():
                 continue
             try:

@@ -7,7 +7,7 @@ from typing import Any
 
 from skyrl_nat.environments.nat_agent.oracle import Answer
 
-MAX_CALLS = 80
+MAX_CALLS = 160
 """Different calls of the tests that are looked at."""
 MAX_CALL_CHARS = 60_000
 """Of all of them together: what is asked must be answered."""

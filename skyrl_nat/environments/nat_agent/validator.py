@@ -56,7 +56,7 @@ class NatAgentValidator:
         """
         self._rubric = make_rubric(WEIGHTS, config.reward_weights)
         self._sandbox = sandbox if sandbox is not None else open_sandbox(config.sandbox)
-        self._oracle = oracle if oracle is not None else ReferenceOracle(_oracle_sandbox(config.sandbox))
+        self._oracle = oracle if oracle is not None else open_oracle(config.sandbox)
         self._cases = CaseDrawer(self._oracle)
         self._tests = OwnTestsJudge(self._sandbox, self._oracle)
 
@@ -184,8 +184,9 @@ def _wanted_stages(spec: AgentSpec, *, is_final: bool) -> tuple[str, ...]:
     return tuple(name for name in STAGES if name not in absent)
 
 
-def _oracle_sandbox(config: SandboxConfig) -> Sandbox:
-    return open_sandbox(dataclasses.replace(config, num_servers=1), preload=ORACLE_PRELOAD)
+def open_oracle(config: SandboxConfig, *, num_servers: int = 1) -> ReferenceOracle:
+    """Return who knows the right answers, in a sandbox of its own that starts with the first question."""
+    return ReferenceOracle(open_sandbox(dataclasses.replace(config, num_servers=num_servers), preload=ORACLE_PRELOAD))
 
 
 def clean_files(artifact: Mapping[str, Any]) -> dict[str, str]:

@@ -68,8 +68,8 @@ def test_all_bad_files_are_named_at_once_ds_07(tmp_path: Path) -> None:
     assert "5 of 6" in message
     assert all(name in message for name in names[1:])
     assert "good.parquet" not in message
-    assert "0 bytes" in message
-    assert "no such file" in message
+    for reason in ("is cut off", "0 bytes", r"it begins with b'task_id,fam", "folder without .parquet", "no such file"):
+        assert reason in message
 
 
 def test_empty_files_and_filtered_away_tasks_are_refused_with_counts_ds_08(tmp_path: Path) -> None:
@@ -133,7 +133,7 @@ def test_wrong_columns_are_refused_ds_05(tmp_path: Path) -> None:
         "payload": ["{}"],
     }
     pq.write_table(pa.table(columns), tmp_path / "float.parquet")
-    with pytest.raises(DataError, match="column task_id must be string, got double"):
+    with pytest.raises(DataError, match=r"column task_id must be string or integer .*, got double"):
         load_tasks([str(tmp_path / "float.parquet")])
 
 
