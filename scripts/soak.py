@@ -110,19 +110,27 @@ def answers() -> list[dict[str, str]]:
 
 
 def main() -> int:
-    """Judge, count, compare."""
+    """Read the options and run in a temporary folder of its own."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--validations", type=int, default=10_000)
     parser.add_argument("--json", type=Path, help="write the counts there")
     options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="soak-") as folder:
+        # A folder of its own: what others leave in the machine's does not count.
+        tempfile.tempdir = os.environ["TMPDIR"] = folder
+        return soak(options.validations, options.json)
+
+
+def soak(num_validations: int, json_file: Path | None) -> int:
+    """Judge, count, compare; returns the exit code."""
     config = EnvironmentConfig(sandbox=SandboxConfig(num_servers=NUM_SERVERS, job_timeout_s=4.0))
     validator, task, files = NatAgentValidator(config), shipped_task(), answers()
     started, counts, done = time.monotonic(), [], 0
     columns = (TextColumn("validations"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns) as progress, ThreadPoolExecutor(NUM_SERVERS) as pool:
-        bar = progress.add_task("", total=options.validations)
-        while done < options.validations:
-            size = min(COUNT_EVERY, options.validations - done)
+        bar = progress.add_task("", total=num_validations)
+        while done < num_validations:
+            size = min(COUNT_EVERY, num_validations - done)
             batch = [files[(done + index) % len(files)] for index in range(size)]
             list(pool.map(lambda item: validator.validate(task, {"files": item}, seed=len(item)), batch))
             done += size
@@ -139,8 +147,8 @@ def main() -> int:
     grown += ["processes after close"] if left else []
     report = {"date": time.strftime("%Y-%m-%d"), "validations": done, "per_s": done / last["s"], "grown": grown}
     print(json.dumps({**report, "first": first, "last": last}, indent=1))
-    if options.json is not None:
-        options.json.write_text(json.dumps({**report, "counts": counts}) + "\n", encoding="utf-8")
+    if json_file is not None:
+        json_file.write_text(json.dumps({**report, "counts": counts}) + "\n", encoding="utf-8")
     return 1 if grown else 0
 
 

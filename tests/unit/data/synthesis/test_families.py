@@ -115,6 +115,8 @@ def test_variants_are_whole_and_repeatable(template: ToolTemplate) -> None:
         for option in variant.options.values():
             assert type(option.set) is PYTHON[option.type] and option.set != option.default
         tree = ast.parse(source_of(variant))
+        inner = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]  # the validator wants hints
+        assert all(node.returns and all(argument.annotation for argument in node.args.args) for node in inner)
         names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
         assert not names & {"open", "eval", "exec", "input", "print", "hash", "id", "__import__"}
 
