@@ -76,7 +76,7 @@ def _runs(ask: Asker, recipe: Recipe, source: Source, rng: random.Random) -> lis
     ask.fetch((chain, value) for value in values)
     good = [(value, ask.answer(chain[0], value, *chain[1:])) for value in values]
     given = [(value, answer.output) for value, answer in good if not answer.raises]
-    check_variety("+".join(chain), "str", [output for _, output in given])
+    check_variety("+".join(chain), functions[-1]["returns"], [output for _, output in given])
     if len(given) < NUM_DRAWN // 2:
         raise DataError(f"{' then '.join(chain)} must answer most inputs, got {len(given)} of {len(values)}")
     shown = functions[-1]["examples"] if not recipe.workflow_type else seen
