@@ -120,47 +120,49 @@ def _factor_text(rng: random.Random) -> ToolVariant:
     )
 
 
+_SPECIAL = [
+    (
+        "product_of_three_primes",
+        "the product of three primes, some or all of which may be equal",
+        "len(factors) == 3",
+        [8, 12, 18, 20, 27, 28, 30, 42, 45, 66, 70, 125],
+    ),
+    (
+        "powerful",
+        "above 1 and divisible by the square of each of its prime factors",
+        "n > 1 and all(factors.count(p) > 1 for p in factors)",
+        [4, 8, 9, 16, 25, 27, 32, 36, 49, 64, 72, 100, 108, 121, 125],
+    ),
+    (
+        "sphenic",
+        "the product of three different primes",
+        "len(factors) == 3 == len(set(factors))",
+        [30, 42, 66, 70, 78, 102, 105, 165, 231],
+    ),
+    (
+        "semiprime",
+        "the product of two primes, which may be equal",
+        "len(factors) == 2",
+        [4, 6, 9, 10, 15, 25, 49, 77, 143, 221],
+    ),
+    (
+        "prime_power",
+        "a prime or a prime multiplied with itself once or more often",
+        "len(set(factors)) == 1",
+        [2, 4, 5, 8, 9, 16, 27, 49, 64, 81, 125, 169, 243],
+    ),
+    (
+        "balanced_in_primes",
+        "positive and its prime factors, counted as often as they occur, are even in number",
+        "n > 0 and len(factors) % 2 == 0",
+        [1, 4, 6, 9, 16, 24, 36, 40, 81, 100, 210],
+    ),
+]
+"""Name, words, code, and numbers that are rare otherwise."""
+
+
 def _is_special(rng: random.Random) -> ToolVariant:
-    name, what, code, rare = rng.choice(
-        [
-            (
-                "product_of_three_primes",
-                "the product of three primes, some or all of which may be equal",
-                "len(factors) == 3",
-                [8, 12, 18, 20, 27, 28, 30, 42, 45, 66, 70, 125],
-            ),
-            (
-                "powerful",
-                "above 1 and divisible by the square of each of its prime factors",
-                "n > 1 and all(factors.count(p) > 1 for p in factors)",
-                [4, 8, 9, 16, 25, 27, 32, 36, 49, 64, 72, 100, 108, 121, 125],
-            ),
-            (
-                "sphenic",
-                "the product of three different primes",
-                "len(factors) == 3 == len(set(factors))",
-                [30, 42, 66, 70, 78, 102, 105, 165, 231],
-            ),
-            (
-                "semiprime",
-                "the product of two primes, which may be equal",
-                "len(factors) == 2",
-                [4, 6, 9, 10, 15, 25, 49, 77, 143, 221],
-            ),
-            (
-                "prime_power",
-                "a prime or a prime multiplied with itself once or more often",
-                "len(set(factors)) == 1",
-                [2, 4, 5, 8, 9, 16, 27, 49, 64, 81, 125, 169, 243],
-            ),
-            (
-                "balanced_in_primes",
-                "positive and its prime factors, counted as often as they occur, are even in number",
-                "n > 0 and len(factors) % 2 == 0",
-                [1, 4, 6, 9, 16, 24, 36, 40, 81, 100, 210],
-            ),
-        ]
-    )
+    name, what, code, rare = rng.choice(_SPECIAL)
     return ToolVariant(
         name=f"is_{name}",
         args={"n": "int"},
