@@ -72,7 +72,7 @@ def _choose(tool: Source, values: list[Any], rows: list[list[bool]]) -> None:
         is_open = [wanted and not row[best] for row, wanted in zip(rows, is_open, strict=True)]
     if len(left) < NUM_EXAMPLES or len(chosen) < NUM_INPUTS:
         raise DataError(f"{tool['name']} must have {NUM_INPUTS + NUM_EXAMPLES} different inputs, got {len(values)}")
-    if sum(is_open) > (1 - MIN_NOTICED) * len(rows):
+    if len(rows) - sum(is_open) < MIN_NOTICED * len(rows):
         raise DataError(f"inputs of {tool['name']} leave {sum(is_open)} of {len(rows)} mistakes unnoticed")
     tool["inputs"] = [values[i] for i in sorted(chosen)]
     tool["examples"] = [values[i] for i in left[-NUM_EXAMPLES:]]

@@ -40,7 +40,8 @@ def _divisors(rng: random.Random) -> ToolVariant:
         behaviour=["If n is below 1 the answer is 0, and it is 0 where there are no such divisors."],
         body=(
             "import math\n"
-            "small = [d for d in range(1, math.isqrt(max(n, 0)) + 1) if n % d == 0]\n"
+            "if n < 1:\n    return 0\n"
+            "small = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]\n"
             "divisors = {*small, *(n // d for d in small)}\n"
             f"return {code}([d for d in divisors{test}])"
         ),
@@ -125,19 +126,13 @@ _SPECIAL = [
         "product_of_three_primes",
         "the product of three primes, some or all of which may be equal",
         "len(factors) == 3",
-        [8, 12, 18, 20, 27, 28, 30, 42, 45, 66, 70, 125],
+        [8, 12, 18, 20, 27, 28, 30, 42, 44, 45, 50, 52, 63, 66, 68, 70, 75, 76, 78, 92, 98, 99, 102, 105, 110, 125],
     ),
     (
         "powerful",
         "above 1 and divisible by the square of each of its prime factors",
         "n > 1 and all(factors.count(p) > 1 for p in factors)",
-        [4, 8, 9, 16, 25, 27, 32, 36, 49, 64, 72, 100, 108, 121, 125],
-    ),
-    (
-        "sphenic",
-        "the product of three different primes",
-        "len(factors) == 3 == len(set(factors))",
-        [30, 42, 66, 70, 78, 102, 105, 165, 231],
+        [4, 8, 9, 16, 25, 27, 32, 36, 49, 64, 72, 81, 100, 108, 121, 125, 128, 144, 169, 196, 200, 216, 225, 243, 256],
     ),
     (
         "semiprime",
@@ -180,7 +175,7 @@ def _is_special(rng: random.Random) -> ToolVariant:
                 "of": [
                     {"kind": "integer", "low": -3, "high": 150},
                     {"kind": "integer", "low": 2, "high": 400},
-                    {"kind": "choice", "values": rare},
+                    *[{"kind": "choice", "values": rare}] * (2 if len(rare) > 20 else 1),
                 ],
             }
         },
@@ -218,7 +213,7 @@ def _prime_below(rng: random.Random) -> ToolVariant:
             "return 0"
         ),
         draw={"n": {"kind": "integer", "low": 0, "high": 1500}},
-        edges=[0, 2, 3, 5, 6, 7, 8, 11, 13, 19, 23, 29, 31, 121, 169, -5, 841],
+        edges=[0, 2, 3, 5, 6, 7, 8, 11, 13, 19, 23, 29, 31, 121, 169, -5, 841, 4, 14, 24, 12, 32, 20, 30, 18, 38],
         laws=[{"kind": "monotone"}],
     )
 
@@ -242,6 +237,7 @@ def _smooth(rng: random.Random) -> ToolVariant:
         "of": [
             {"kind": "integer", "low": 1, "high": 150},
             {"kind": "choice", "values": [*_RICH, 13, 17, 22, 33, 49, 77, 121]},
+            {"kind": "choice", "values": [1, 11, 13, 17, 19, 23, 49, 121, 143, 169]},
         ],
     }
     return ToolVariant(
@@ -266,7 +262,7 @@ def _smooth(rng: random.Random) -> ToolVariant:
             "        kept.append(number)\n"
             "return kept"
         ),
-        draw={"numbers": {"kind": "list", "item": item, "min": 2, "max": 8}},
+        draw={"numbers": {"kind": "list", "item": item, "min": 4, "max": 9}},
         edges=[[], [1], [0, -4, 7, 8], [2, 3, 5, 7, 11, 13, 17], [64, 81, 625, 343, 1331], [26, 4, 169, 2]],
         options={"bound": Option(type="int", default=default, set=bound)},
         laws=[{"kind": "idempotent"}],

@@ -9,7 +9,7 @@ _AHEAD = {1: "one", 2: "two", 3: "three"}
 
 
 def _recurrence(rng: random.Random) -> ToolVariant:
-    p, q = rng.choice([(1, 1), (2, 1), (1, 2), (3, -1), (2, 3)])
+    p, q = rng.choice([(1, 1), (2, 1), (1, 2), (3, -1), (1, 3)])
     first, second = rng.choice([(0, 1), (2, 1), (1, 3), (3, 2)])
     shown = f"{p} * a(n - 1) {'+' if q > 0 else '-'} {abs(q)} * a(n - 2)"
     return ToolVariant(
@@ -29,8 +29,8 @@ def _recurrence(rng: random.Random) -> ToolVariant:
             f"    a, b = b, {p} * b {'+' if q > 0 else '-'} {abs(q)} * a\n"
             "return a"
         ),
-        draw={"n": {"kind": "integer", "low": 0, "high": 30}},
-        edges=[0, 1, 2, 3, 10],
+        draw={"n": {"kind": "integer", "low": 0, "high": 37}},
+        edges=[0, 1, 2, 3, 10, 17, 25, 31, 36],
         raises="n is negative",
         errors=[-1, -8],
     )

@@ -131,6 +131,11 @@ def _to_fraction(rng: random.Random) -> ToolVariant:
         ]
     )
     what = what.format(_PARTS[parts])
+    start = "import math\n" if "math" in code else ""
+    result = f"{code.format(parts)} / {parts}"
+    rounded = ""
+    if parts % 3 == 0:
+        result, rounded = f"round({result}, 3)", ", rounded to 3 digits by Python's round"
     return ToolVariant(
         name=f"{name}_whole_{_PARTS[parts]}",
         args={"value": "float"},
@@ -140,8 +145,8 @@ def _to_fraction(rng: random.Random) -> ToolVariant:
             f"Of the multiples of 1/{parts}, return that for the value: {what}.",
             f"Measure the value in {_PARTS[parts]} without a remainder, choosing {what}.",
         ),
-        behaviour=["The result is a float, rounded to 3 digits by Python's round."],
-        body=f"import math\nreturn round({code.format(parts)} / {parts}, 3)",
+        behaviour=[f"The result is a float{rounded}."],
+        body=f"{start}return {result}",
         draw={"value": {"kind": "number", "low": -12.0, "high": 12.0, "digits": 2, "edges": [0.0, 0.5, 0.25, -0.75]}},
         edges=[0.0, 1.0, 0.5, 0.25, -0.75, -1.3, 2.9],
         laws=[{"kind": "monotone"}],

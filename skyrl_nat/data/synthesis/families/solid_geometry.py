@@ -196,6 +196,7 @@ def _fits(rng: random.Random) -> ToolVariant:
         ]
     )
     a, b, c = container
+    high = c + 5 if name == "turned" else b + 4
     return ToolVariant(
         name=f"box_{name}_fits_{a}_{b}_{c}_gap_{gap}",
         args={"edges": "list[int]"},
@@ -217,8 +218,8 @@ def _fits(rng: random.Random) -> ToolVariant:
             "edges": {
                 "kind": "one_of",
                 "of": [
-                    {"kind": "list", "item": {"kind": "integer", "low": 2, "high": c + 5}, "min": 3, "max": 3},
-                    {"kind": "list", "item": {"kind": "integer", "low": 2, "high": c + 5}, "min": 3, "max": 3},
+                    {"kind": "list", "item": {"kind": "integer", "low": 2, "high": high}, "min": 3, "max": 3},
+                    {"kind": "list", "item": {"kind": "integer", "low": 2, "high": high}, "min": 3, "max": 3},
                     {"kind": "list", "item": {"kind": "integer", "low": 2, "high": a - gap}, "min": 3, "max": 3},
                 ],
             }

@@ -231,7 +231,7 @@ def _mode(rng: random.Random) -> ToolVariant:
             "if not numbers:\n    raise ValueError('numbers are needed')\n"
             f"return min(numbers, key=lambda v: ({sign}numbers.count(v), {key}))"
         ),
-        draw={"numbers": {"kind": "list", "item": {"kind": "integer", "low": -4, "high": 5}, "min": 3, "max": 10}},
+        draw={"numbers": {"kind": "list", "item": {"kind": "integer", "low": -6, "high": 7}, "min": 3, "max": 10}},
         edges=[[7], [3, 1, 2], [1, 2, 2, 1, 3], [5, 5, 4, 4, 9], [0, -1, 0, -1, 8, 8, -7], [-2, 3, 4, 3, -2, 4, 1]],
         raises="the list is empty",
         errors=[[], []],
