@@ -17,7 +17,7 @@ import sys
 import tempfile
 import warnings
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -131,7 +131,8 @@ CASES: dict[str, Case] = {
 LEFT_OUT = {
     "advantages": "given to both: TRL adds 1e-4 to the deviation, we add 1e-6",
     "correction with KL": "TRL does not weigh the KL term with the correction, we do",
-    "rloo, reinforce_pp, maxrl, clip_cov, kl_cov, prompt_mean, kto, sft": "not in TRL's GRPO trainer",
+    "rloo, reinforce_pp, maxrl, clip_cov, kl_cov, prompt_mean, sft": "not in TRL's GRPO trainer",
+    "kto": "in trl_kto_agreement.py",
     "vespo, luspo, top_entropy_quantile, off_policy_mask_threshold": "not in ours",
 }
 
@@ -373,27 +374,37 @@ def compare(name: str, case: Case, folder: str) -> dict[str, Any]:
     } | ({"note": case.note} if case.note else {})
 
 
-def main() -> int:
-    """Compare all cases and print the JSON."""
+def report(cases: Callable[[str], dict[str, dict[str, Any]]], **more: Any) -> int:
+    """Print the JSON of all cases and return the exit code.
+
+    Args:
+        cases: Compares, given a folder for TRL's configuration; name -> what was found, `passed` among it.
+        more: Further entries.
+    """
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     torch.set_num_threads(1)
     import trl
 
     with tempfile.TemporaryDirectory() as folder:
-        cases = {name: compare(name, case, folder) for name, case in CASES.items()}
-    passed = all(case["passed"] for case in cases.values())
-    report = {
+        found = cases(folder)
+    passed = all(case["passed"] for case in found.values())
+    whole = {
         "trl": trl.__version__,
         "torch": torch.__version__,
         "work": f"{NUM_SEQUENCES} sequences of 8 to {MAX_LENGTH} tokens with observations, {len(SEEDS)} seeds, fp64",
         "tolerance": TOLERANCE,
         "passed": passed,
-        "cases": cases,
-        "left_out": LEFT_OUT,
+        "cases": found,
+        **more,
     }
-    print(json.dumps(report, indent=1))
+    print(json.dumps(whole, indent=1))
     return 0 if passed else 1
+
+
+def main() -> int:
+    """Compare all cases and print the JSON."""
+    return report(lambda folder: {name: compare(name, case, folder) for name, case in CASES.items()}, left_out=LEFT_OUT)
 
 
 if __name__ == "__main__":

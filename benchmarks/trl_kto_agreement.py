@@ -9,10 +9,7 @@ TRL's side is `KTOTrainer._compute_loss` itself, on a trainer whose policy and r
 log-probs; the mismatched pairs of the baseline are given to both.
 """
 
-import json
-import logging
 import sys
-import warnings
 from collections import defaultdict
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -20,7 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from trl_agreement import MAX_LENGTH, NUM_SEQUENCES, SEEDS, TOLERANCE, Batch, our_samples, packed, random_batch
+from trl_agreement import MAX_LENGTH, NUM_SEQUENCES, SEEDS, TOLERANCE, Batch, our_samples, packed, random_batch, report
 from trl_agreement import relative_difference as difference
 
 from skyrl_nat.algorithms.reduction import REDUCTIONS
@@ -158,23 +155,7 @@ def compare(name: str, settings: dict[str, float]) -> dict[str, Any]:
 
 def main() -> int:
     """Compare all cases and print the JSON."""
-    warnings.filterwarnings("ignore")
-    logging.disable(logging.WARNING)
-    torch.set_num_threads(1)
-    import trl
-
-    cases = {name: compare(name, settings) for name, settings in CASES.items()}
-    passed = all(case["passed"] for case in cases.values())
-    report = {
-        "trl": trl.__version__,
-        "torch": torch.__version__,
-        "work": f"{NUM_SEQUENCES} sequences of 8 to {MAX_LENGTH} tokens with observations, {len(SEEDS)} seeds, fp64",
-        "tolerance": TOLERANCE,
-        "passed": passed,
-        "cases": cases,
-    }
-    print(json.dumps(report, indent=1))
-    return 0 if passed else 1
+    return report(lambda _: {name: compare(name, settings) for name, settings in CASES.items()})
 
 
 if __name__ == "__main__":

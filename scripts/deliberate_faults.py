@@ -290,7 +290,8 @@ JUDGE_FAULTS = [
         ("a-call-is-enough", "len(looking) / wanted", "len(tests) / wanted"),
         ("one-looking-test-is-enough", "* _share(own) * enough", "* _share(own)"),
         ("mutant-of-another-tool", 'self.calls[key]["call"] == tool]', "True]"),
-        ("code-tells-the-table", "self._files = mistakes[0].files", "pass")),
+        ("code-tells-the-table", "self._files = mistakes[0].files", "pass"),
+        ("mistakes-seen-by-failed-tests", "if callers[key]}", "}")),
     *in_file("environments/nat_agent/recorded_calls.py",
         "environments/nat_agent/test_own_tests.py environments/nat_agent/test_own_tests_closely.py "
         "environments/nat_agent/test_recorded_calls.py",

@@ -42,19 +42,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.errno not in DISK_ERRORS:
             raise
         print(
-            f"skyrl-nat: The run folder must take what is written, but: {error}. Free space, then go on with "
-            "resume=latest",
+            f"skyrl-nat: The folder must take what is written, but: {error}. Free space, then go on with "
+            f"{options.goes_on}",
             file=sys.stderr,
         )
         return EXIT_FAILED
     except (KeyboardInterrupt, asyncio.CancelledError):
-        print("skyrl-nat: stopped. Go on with resume=latest", file=sys.stderr)
+        print(f"skyrl-nat: stopped. Go on with {options.goes_on}", file=sys.stderr)
         return EXIT_INTERRUPTED
     return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="skyrl-nat", description="Train agents that write NAT agents, with GRPO.")
+    parser.set_defaults(goes_on="resume=latest")
     commands = parser.add_subparsers(required=True, metavar="command")
     train = commands.add_parser("train", help="train; takes Hydra overrides, e.g. experiment=smoke_cpu trainer.steps=3")
     train.add_argument("overrides", nargs="*", help="key=value, see conf/train.yaml")
@@ -84,14 +85,14 @@ def _parser() -> argparse.ArgumentParser:
     )
     prepare.add_argument("--requests", type=Path, help="what users want, one request a line; default: those shipped")
     prepare.add_argument("overrides", nargs="*", help="config overrides, e.g. environment.sandbox.backend=landlock")
-    prepare.set_defaults(function=_prepare)
+    prepare.set_defaults(function=_prepare, goes_on="the same command")
     label = commands.add_parser("label", help="label recorded traces by hand, on a page of this machine")
     label.add_argument("traces", type=Path, help="folder of a trace store")
     label.add_argument("--labels", type=Path, help="where marks are kept; default: labels.jsonl in that folder")
     label.add_argument("--learned", type=Path, help="a learned reward, for better suggestions")
     label.add_argument("--host", default="127.0.0.1", help="the page has no password")
     label.add_argument("--port", type=int, default=8390, help="0 takes any that is free")
-    label.set_defaults(function=_label)
+    label.set_defaults(function=_label, goes_on="the same command")
     return parser
 
 

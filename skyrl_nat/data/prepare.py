@@ -4,7 +4,6 @@ import asyncio
 import json
 import logging
 import os
-import shutil
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -17,6 +16,7 @@ from skyrl_nat.data.making.episodes import play_solution
 from skyrl_nat.data.making.maker import MadeStore, Maker
 from skyrl_nat.data.planner.ask import Planner
 from skyrl_nat.data.planner.pipeline import plan_tasks, read_requests, summary
+from skyrl_nat.data.replacing import replacing
 from skyrl_nat.data.report import describe, to_markdown
 from skyrl_nat.data.specs import write_tasks
 from skyrl_nat.data.synthesis.library import load_families, split_families
@@ -30,7 +30,8 @@ DEFAULT_MIX = {1: 25, 2: 25, 3: 25, 4: 15, 5: 10}
 """Difficulty -> share of the tasks."""
 VALIDATION_IN = 10
 """One task in so many is held out."""
-WORK_FOLDER = "work"
+WORK_FOLDER = ".prepare"
+WORK_FILES = ("options.json", "made.jsonl")
 LEDGER_FOLDER = "planner"
 """Stays beside the data set: every call and what it cost."""
 _logger = logging.getLogger(__name__)
@@ -92,7 +93,7 @@ def parse_mix(text: str) -> dict[int, float]:
 def prepare(options: PrepareOptions, config: RunConfig) -> dict[str, Any]:
     """Make a data set in `options.output_dir` and return its report.
 
-    A run that was killed goes on where it was: what was made lies in `work/` until all is there.
+    A run that was killed goes on where it was: what was made lies in `.prepare/` until all is there.
 
     Raises:
         DataError: The folder holds something else, or not enough tasks can be made.
@@ -122,7 +123,9 @@ def prepare(options: PrepareOptions, config: RunConfig) -> dict[str, Any]:
     report = describe(folder)
     _write_json(folder / "report.json", report)
     (folder / "report.md").write_text(to_markdown(report), encoding="utf-8")
-    shutil.rmtree(folder / WORK_FOLDER)
+    for name in WORK_FILES:
+        (folder / WORK_FOLDER / name).unlink()
+    (folder / WORK_FOLDER).rmdir()
     _logger.info("%d tasks in %.0f s", report["rows"], time.monotonic() - started)
     return report
 
@@ -167,25 +170,23 @@ def _settings(options: PrepareOptions) -> dict[str, Any]:
 
 def _take_folder(folder: Path, options: PrepareOptions) -> None:
     """Make the folder, or go on in one that was begun with the same options."""
-    try:
-        (folder / WORK_FOLDER).mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"output_dir must be a folder that can be written, but: {error}. Name another") from error
-    begun = folder / WORK_FOLDER / "options.json"
-    settings = _settings(options)
+    begun, settings = folder / WORK_FOLDER / "options.json", _settings(options)
     if begun.exists() and json.loads(begun.read_text(encoding="utf-8")) != settings:
         raise DataError(
             f"{folder} must be new or begun with the same options, it was begun with others: "
             f"{begun.read_text(encoding='utf-8').strip()}. Use those, or another output_dir"
         )
     if not begun.exists() and any(folder.glob("*.parquet")):
-        (folder / WORK_FOLDER).rmdir()
         raise DataError(f"{folder} must not hold a data set yet, and does. Name another output_dir, or remove it")
+    try:
+        begun.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"output_dir must be a folder that can be written, but: {error}. Name another") from error
     begun.write_text(json.dumps(settings), encoding="utf-8")
 
 
 def _write_lines(path: Path, rows: Iterable[Any]) -> None:
-    with path.open("w", encoding="utf-8") as file:
+    with replacing(path) as part, part.open("w", encoding="utf-8") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)
 
 

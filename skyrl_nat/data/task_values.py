@@ -1,6 +1,5 @@
 """One value of a task file at a time: what it must be, and the plain Python value it becomes."""
 
-import json
 import math
 import re
 from collections.abc import Callable
@@ -9,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from skyrl_nat.data.task_schema import is_list, is_text, stored_kind
+from skyrl_nat.strict_json import parse_json
 
 MAX_EXACT = 2**53
 """Beyond it a float no longer holds every integer."""
@@ -158,11 +158,7 @@ def _parse(text: Any, mender: SurrogateMender) -> Any:
     if text is None:
         raise ValueError("must not be empty")
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = parse_json(text)
         return mender.value(value) if _ESCAPED_SURROGATE.search(text) else value
     except (TypeError, ValueError, RecursionError) as error:
         raise ValueError(f"must be JSON text: {error}") from error
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"JSON has no {name}")

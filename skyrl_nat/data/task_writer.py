@@ -1,11 +1,8 @@
 """Tasks become task files: an explicit schema, row groups of a bounded size, complete files or none."""
 
-import contextlib
 import itertools
 import json
 import logging
-import os
-import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from skyrl_nat.data.replacing import replacing
 from skyrl_nat.data.task_faults import RowFaults
 from skyrl_nat.data.task_schema import HIDDEN_PREFIX, schema_with
 from skyrl_nat.data.task_values import SurrogateMender, exact_id, filled_text, json_object, level
@@ -54,7 +52,7 @@ def write_tasks(tasks: Iterable[Task], path: Path, *, hidden_names: Sequence[str
     encoder = _Encoder(str(path), hidden_names)
     path.parent.mkdir(parents=True, exist_ok=True)
     names, rows = encoder.open(tasks)
-    with _replacing(path) as part:
+    with replacing(path) as part:
         _write_file(rows, schema_with(names), part)
     return encoder.report([path])
 
@@ -73,7 +71,7 @@ def write_shards(
     folder.parent.mkdir(parents=True, exist_ok=True)
     names, rows = encoder.open(tasks)
     files: list[Path] = []
-    with _replacing(folder) as part:
+    with replacing(folder) as part:
         part.mkdir()
         for chunk in _chunks(rows, rows_per_file):
             files.append(folder / f"part-{len(files):05}.parquet")
@@ -186,19 +184,3 @@ def _groups(rows: Iterable[Row]) -> Iterator[list[Row]]:
 def _chunks(rows: Iterator[Row], size: int) -> Iterator[Iterator[Row]]:
     for row in rows:
         yield itertools.chain([row], itertools.islice(rows, size - 1))
-
-
-@contextlib.contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """Give a path beside another one, whose place it takes at the end, and only if nothing was raised."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        yield part
-        for written in [part] if part.is_file() else part.iterdir():
-            with written.open("rb") as file:
-                os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        if part.is_dir():
-            shutil.rmtree(part)
-        part.unlink(missing_ok=True)

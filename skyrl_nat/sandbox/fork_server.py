@@ -1,17 +1,17 @@
 """A pool of fork servers: one job at a time on each, replaced where they fail; the base of all back ends."""
 
-import json
 import logging
 import queue
 from collections.abc import Callable
 from pathlib import PurePosixPath
-from typing import Any, ClassVar, NoReturn
+from typing import Any, ClassVar
 
 from skyrl_nat.config.environment import SandboxConfig
 from skyrl_nat.errors import SandboxError
 from skyrl_nat.sandbox.base import SandboxJob, SandboxResult
 from skyrl_nat.sandbox.self_test import SelfTest
 from skyrl_nat.sandbox.server_process import Launch, ServerProcess
+from skyrl_nat.strict_json import parse_json
 
 _PROBE_TIMEOUT_S = 10.0
 _logger = logging.getLogger(__name__)
@@ -159,7 +159,7 @@ def _result(answer: dict[str, Any]) -> SandboxResult:
     status, output, log = str(answer["status"]), {}, str(answer["log"])
     if status == "done":
         try:
-            output = json.loads(answer["output"], parse_constant=_refuse_constant)
+            output = parse_json(answer["output"])
         except (ValueError, RecursionError) as error:
             status, log = "died", f"{log}\n[the answer was no JSON: {type(error).__name__}]"
         if not isinstance(output, dict):
@@ -171,7 +171,3 @@ def _result(answer: dict[str, Any]) -> SandboxResult:
         wall_s=float(answer.get("wall_s", 0.0)),
         cpu_wait_s=float(answer.get("cpu_wait_s", 0.0)),
     )
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")

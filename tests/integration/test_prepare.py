@@ -44,7 +44,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_killed_run_goes_on_and_gives_the_same_bytes(whole: Path, tmp_path: Path) -> None:
-    made = tmp_path / "cut" / "work" / "made.jsonl"
+    made = tmp_path / "cut" / ".prepare" / "made.jsonl"
     process = start(tmp_path / "cut")
     deadline = time.monotonic() + 120
     while not made.exists() or made.read_bytes().count(b"\n") < 4:
@@ -57,7 +57,7 @@ def test_killed_run_goes_on_and_gives_the_same_bytes(whole: Path, tmp_path: Path
     finish(start(tmp_path / "cut"))
     for name in FILES:
         assert (tmp_path / "cut" / name).read_bytes() == (whole / name).read_bytes(), name
-    assert not made.exists()
+    assert not made.parent.exists()
 
 
 def test_report_finds_nothing_wrong(whole: Path) -> None:
@@ -75,8 +75,8 @@ def test_folder_that_holds_a_data_set_or_another_beginning_is_refused(whole: Pat
     process = start(whole)
     assert "must not hold a data set yet" in process.communicate(timeout=60)[1]
     assert process.returncode == 2
-    (tmp_path / "work").mkdir()
-    (tmp_path / "work" / "options.json").write_text('{"num_samples": 7}')
+    (tmp_path / ".prepare").mkdir()
+    (tmp_path / ".prepare" / "options.json").write_text('{"num_samples": 7}')
     process = start(tmp_path)
     assert "begun with others" in process.communicate(timeout=60)[1]
     assert process.returncode == 2

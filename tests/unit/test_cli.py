@@ -65,3 +65,12 @@ def test_label_serves_a_store_with_suggestions_and_the_marks_so_far(monkeypatch,
 def test_label_of_a_folder_that_is_no_store_is_one_sentence(capsys, tmp_path):
     assert cli.main(["label", str(tmp_path / "missing")]) == 2
     assert "A trace store must be a folder" in capsys.readouterr().err
+
+
+def test_stopped_preparation_says_how_it_goes_on(monkeypatch, capsys):
+    def stop(options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(cli, "_prepare", stop)
+    assert cli.main(["prepare", "folder"]) == 130
+    assert capsys.readouterr().err == "skyrl-nat: stopped. Go on with the same command\n"

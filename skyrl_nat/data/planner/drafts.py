@@ -7,6 +7,7 @@ from typing import Any
 from skyrl_nat.data.making.build import SCHEMAS, Source
 from skyrl_nat.environments.nat_agent.generators import WORDS, Generator
 from skyrl_nat.errors import DataError
+from skyrl_nat.strict_json import parse_json
 
 TYPES = tuple(SCHEMAS)
 WORKFLOWS = ("single", "sequential_executor", "react_agent", "tool_calling_agent", "router_agent")
@@ -176,13 +177,9 @@ def json_value(text: str, place: str) -> Any:
         DataError: It is none, or not finite.
     """
     try:
-        return json.loads(text, parse_constant=_refuse)
+        return parse_json(text)
     except ValueError as error:
         raise DataError(f"{place} must have JSON values as text, got {text[:60]!r}: {error}") from error
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
 
 
 def _tool(tool: Mapping[str, Any], body: str) -> Source:

@@ -5,10 +5,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, NoReturn
+from typing import Any
 
 from skyrl_nat.data.planner.backends import Answer
 from skyrl_nat.data.planner.schema import violations
+from skyrl_nat.strict_json import refuse_constant
 
 FENCE = "```"
 
@@ -75,8 +76,4 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _refuse(word: str) -> NoReturn:
-    raise ValueError(f"{word} is no JSON number")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=_refuse)
+_DECODER = json.JSONDecoder(object_pairs_hook=_unique, parse_constant=refuse_constant)

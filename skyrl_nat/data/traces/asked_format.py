@@ -8,13 +8,13 @@ the work does. JSON is asked for where a clause begins with a verb of answering 
 request that asks for neither has no such part.
 """
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any
 
 from skyrl_nat.data.traces.code_pieces import answer_texts, find_blocks, named_files, place_inside
 from skyrl_nat.data.traces.record import StepKind, Trace, TraceStep
+from skyrl_nat.strict_json import parse_json
 
 MAKING = frozenset(["add", "build", "create", "generate", "implement", "make", "produce", "save", "store", "write"])
 PLACING = frozenset(["as", "called", "in", "into", "named", "to"])
@@ -81,7 +81,7 @@ def is_json_answer(text: str) -> bool:
 def is_json(text: str) -> bool:
     """Return whether a text is valid JSON."""
     try:
-        json.loads(text, parse_constant=_refuse_constant)
+        parse_json(text)
     except (ValueError, RecursionError):
         return False
     return True
@@ -108,7 +108,3 @@ def _is_delivered(path: str, delivered: dict[str, str]) -> bool:
     """Return whether a path is among the files, at the end of a longer one too; a JSON file must be JSON."""
     found = [text for name, text in delivered.items() if name == path or name.endswith(f"/{path}")]
     return bool(found) and (not path.endswith(".json") or all(map(is_json, found)))
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")

@@ -1,16 +1,16 @@
 """What a collector brings home: traces, and what it left out and why."""
 
-import json
 import logging
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from skyrl_nat.data.traces.record import Trace
 from skyrl_nat.data.traces.record_json import record_of, trace_of
 from skyrl_nat.errors import DataError
+from skyrl_nat.strict_json import parse_json
 
 TORN_LINE = "torn last line"
 NO_JSON = "line that is no JSON"
@@ -69,18 +69,13 @@ def read_json_lines(path: Path, collected: Collected) -> Iterator[tuple[str, Any
                     continue
                 place = f"{path}, line {number}"
                 try:
-                    value = json.loads(line.decode("utf-8-sig"), parse_constant=refuse_constant)
+                    value = parse_json(line.decode("utf-8-sig"))
                 except (ValueError, RecursionError):
                     collected.leave_out(NO_JSON if line.endswith(b"\n") else TORN_LINE, place)
                     continue
                 yield place, value
     except OSError as error:
         raise DataError(f"{path} must be a file that can be read, but: {error}. Check the path") from error
-
-
-def refuse_constant(name: str) -> NoReturn:
-    """Refuse NaN and infinities, which JSON does not know and Python reads."""
-    raise ValueError(f"{name} is no JSON")
 
 
 def text_of(content: Any, collected: Collected, place: str) -> str:

@@ -1,15 +1,14 @@
 """Rows of a known schema as JSON lines, parquet and Hugging Face data sets, and back, exactly."""
 
 import json
-import os
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from skyrl_nat.data.replacing import replacing
 from skyrl_nat.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -25,7 +24,7 @@ def write_rows(rows: Sequence[Row], path: Path, schema: pa.Schema) -> None:
         DataError: The ending is neither, or a row does not fit the schema.
     """
     table = _table(rows, schema)
-    with _replacing(path) as part:
+    with replacing(path) as part:
         if path.suffix == ".jsonl":
             lines = (json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n" for row in rows)
             with part.open("w", encoding="utf-8") as file:
@@ -88,17 +87,3 @@ def _table(rows: Sequence[Row], schema: pa.Schema) -> pa.Table:
             "them. Export it again"
         )
     return table
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """Give a path beside another one, whose place it takes at the end if nothing was raised."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        yield part
-        with part.open("rb") as file:
-            os.fsync(file.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

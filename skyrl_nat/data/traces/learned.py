@@ -11,6 +11,7 @@ from skyrl_nat.data.traces.calibration import Quality
 from skyrl_nat.data.traces.features import FEATURES, feature_values
 from skyrl_nat.data.traces.record import Trace
 from skyrl_nat.errors import DataError
+from skyrl_nat.strict_json import parse_json
 
 FORMAT = "skyrl-nat/learned-reward/1"
 MIN_LABELS = 20
@@ -91,7 +92,7 @@ def load_reward(path: Path) -> LearnedReward:
         DataError: It is no such file, was made for other features or holds a number that is not finite.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"), parse_constant=_refuse_constant)
+        values = parse_json(path.read_text(encoding="utf-8"))
         if not isinstance(values, dict) or values.pop("format", None) != FORMAT:
             raise ValueError(f"its format is not {FORMAT}")
         lists = {name: tuple(values[name]) for name in ("feature_names", "means", "scales", "weights")}
@@ -128,7 +129,3 @@ def _sigmoid(value: float) -> float:
     """Return the logistic function without overflow."""
     small = math.exp(-abs(value))
     return 1 / (1 + small) if value >= 0 else small / (1 + small)
-
-
-def _refuse_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON")

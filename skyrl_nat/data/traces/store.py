@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 import threading
 import uuid
 from collections import Counter, defaultdict
@@ -12,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+from skyrl_nat.data.task_values import SurrogateMender
 from skyrl_nat.data.traces.collected import Collected, read_json_lines
 from skyrl_nat.data.traces.record import Trace
 from skyrl_nat.data.traces.record_json import to_json, trace_of
@@ -19,7 +19,6 @@ from skyrl_nat.data.traces.scrub import Scrubber
 from skyrl_nat.errors import DataError
 
 REPEATED = "trace that came again"
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _logger = logging.getLogger(__name__)
 
 
@@ -134,9 +133,8 @@ def _encode(text: str) -> tuple[bytes, int]:
     try:
         return text.encode() + b"\n", 0
     except UnicodeEncodeError:
-        paired = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
-        clean, number = _SURROGATE.subn("\ufffd", paired)
-        return clean.encode() + b"\n", number
+        mender = SurrogateMender()
+        return mender.text(text).encode() + b"\n", mender.count
 
 
 def _day_of(trace: Trace) -> date:

@@ -88,7 +88,8 @@ def _integer(generator: Generator, rng: random.Random) -> int:
 def _number(generator: Generator, rng: random.Random) -> float:
     def drawn() -> float:
         value = round(rng.uniform(generator["low"], generator["high"]), rng.randint(0, generator.get("digits", 2)))
-        return min(max(value, generator["low"]), generator["high"])  # rounding may step over a bound
+        # Rounding may step over a bound, and gives -0.0, which is another text than 0.0.
+        return min(max(value, generator["low"]), generator["high"]) + 0.0
 
     return float(_number_with_edges(generator, rng, drawn))
 

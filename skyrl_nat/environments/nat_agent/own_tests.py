@@ -84,12 +84,14 @@ class OwnTestsJudge:
         recorded = run_own_tests(self._sandbox, spec, static, files, None)
         passed = _passed(recorded, static.tests)
         findings = _explain(recorded, static.tests, passed)
-        calls, callers = recorded_calls(recorded), callers_of(recorded)
-        calling = [test for test in passed if any(test in tests for tests in callers.values())]
+        callers = {key: tests & set(passed) for key, tests in callers_of(recorded).items()}
+        calling: set[str] = set().union(*callers.values())
+        # What only a failed test has called tells nothing of the others: no mistake counts that changes nothing else.
+        calls = {key: call for key, call in recorded_calls(recorded).items() if callers[key]}
         if not calling:
             findings.append("own tests: they call no tool through NAT" if passed else "own tests: none passes")
             return Worth(findings=findings)
-        seen = _Seen(calls, callers, set(calling))
+        seen = _Seen(calls, callers, calling)
         try:
             worth = _Examination(self._sandbox, spec, static, seen, rng).judge(self._oracle, hidden)
         except (UnansweredError, RecursionError, ValueError) as error:
@@ -216,7 +218,8 @@ class _Examination:
         for mistake in mistakes:
             table = without_new_refusals(right | mistake.changed, right)
             if table != right:
-                yield self._seen.tests - self._play(self._files, table)
+                failed = self._seen.tests - self._play(self._files, table)
+                yield failed & self._seen.makers_of(mistake.changed)
 
     def _looking(self, tests: set[str], right: Table) -> set[str]:
         """Return those of some tests that fail where every answer is another one, larger or smaller."""

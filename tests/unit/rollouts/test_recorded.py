@@ -57,3 +57,14 @@ def test_files_of_two_runs_with_one_name_lose_nothing(tmp_path: Path) -> None:
     found = [[rollout.reward.total for rollout in group.rollouts if rollout.reward] for group in groups]
     assert found == [rewards[0], rewards[1], rewards[0]]
     assert len({rollout.rollout_id for group in groups for rollout in group.rollouts}) == 6
+
+
+def test_line_separators_inside_a_text_do_not_end_the_line(tmp_path: Path) -> None:
+    """The recorder writes them as they are, and Python's `splitlines` would break there."""
+    group = make_group(3, [1.0])
+    odd = "one\u2028two\u0085three\x0bfour"
+    group = dataclasses.replace(group, rollouts=[dataclasses.replace(group.rollouts[0], reason=odd)])
+    recorded = RecordedGroups.read([RolloutRecorder(tmp_path).write(1, [group])])
+    assert recorded is not None
+    [rollout] = asyncio.run(recorded.play(recorded.tasks[0], 0)).rollouts
+    assert rollout.reason == odd

@@ -148,3 +148,8 @@ def test_schemas_suggest_values_of_their_type_and_bounds(schema: dict[str, Any],
         assert all(3 <= value <= 4 for value in values)
     if kind is list:
         assert {item for value in values for item in value} == {3, 4}
+
+
+def test_number_is_never_a_negative_zero() -> None:
+    generator = {"kind": "number", "low": -0.4, "high": 0.4, "digits": 0}
+    assert {str(draw(generator, random.Random(seed))) for seed in range(20)} == {"0.0"}

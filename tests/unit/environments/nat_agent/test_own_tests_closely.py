@@ -49,6 +49,22 @@ def test_package_that_ends_the_run_when_it_was_changed_gains_nothing(reports: li
     assert worth.findings[-1].startswith("own tests: they notice 0 of 2 wrong")
 
 
+def test_mistakes_that_only_a_failed_test_has_seen_do_not_count() -> None:
+    """Else all but the right answers would be played beside them, and the package's code would tell which is which."""
+
+    def change(job: SandboxJob, output: Output) -> Output:
+        for report in output["reports"]:
+            if str(report.get("test")).endswith("test_scale") and has_mistakes(job):
+                report["outcome"] = "failed"  # it looks at the code and at nothing else
+        return output
+
+    bare = 'async def test_scale():\n    await call("scale", 7)\n'
+    failing = 'async def test_shout():\n    await call("shout", "ab")\n    assert False\n'
+    worth = Bench(bare + failing, change).judge(scale="import operator\nreturn operator.mul(x, config.factor)")
+    assert (worth.right, worth.discerning, worth.value) == (1.0, 0.0, 0.0)
+    assert "they notice 0 of 2 wrong implementations and 0 of 1 mistakes in the package" in worth.findings[-1]
+
+
 def test_package_that_raises_when_it_was_changed_does_not_hide_tests_that_look_inside() -> None:
     guard = "if [7, 1] != [7, 1]:\n    raise ValueError('changed')\n"
     bench = Bench(INSIDE)
