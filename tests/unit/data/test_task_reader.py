@@ -185,7 +185,12 @@ def test_null_in_a_required_column_of_a_file_from_elsewhere_is_refused_ds_11(tmp
 
 @pytest.mark.parametrize(
     ("text", "reason"),
-    [('{"a": NaN}', "NaN is no JSON number"), ("[" * 100_000, "recursion"), ('{"a": 1} x', "Extra data"), ("", "Expecting")],
+    [
+        ('{"a": NaN}', "NaN is no JSON number"),
+        ("[" * 100_000, "recursion"),
+        ('{"a": 1} x', "Extra data"),
+        ("", "Expecting"),
+    ],
 )
 def test_payload_that_is_no_strict_json_is_refused_with_the_row(tmp_path: Path, text: str, reason: str) -> None:
     with pytest.raises(DataError, match=f"row 1, column payload must be JSON text: .*{reason}"):
