@@ -16,9 +16,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import torch
+from agreement import MAX_LENGTH, NUM_SEQUENCES, SEEDS, TOLERANCE, Batch, our_samples, packed, random_batch, report
+from agreement import relative_difference as difference
 from torch import Tensor
-from trl_agreement import MAX_LENGTH, NUM_SEQUENCES, SEEDS, TOLERANCE, Batch, our_samples, packed, random_batch, report
-from trl_agreement import relative_difference as difference
 
 from skyrl_nat.algorithms.reduction import REDUCTIONS
 from skyrl_nat.batching.mismatch import kto_baseline
