@@ -40,7 +40,15 @@ SLOW = ("loop", "sleep", "clock", "files of the machine")
 """Answers that run into the time limit come more rarely: each takes seconds."""
 SLOW_EVERY = 40
 COUNT_EVERY = 250
-MAX_GROWTH = {"processes": 0, "namespaces": 0, "mounts": 0, "files": 2, "threads": 2, "temporary": 0}
+MAX_GROWTH = {
+    "processes": 0,
+    "namespaces": 0,
+    "mounts": 0,
+    "files": 2,
+    "threads": 2,
+    "temporary": 0,
+    "objects": 20_000,
+}
 MAX_MEMORY_GROWTH_MIB = 64.0
 
 
@@ -62,6 +70,7 @@ def count(validator: NatAgentValidator) -> dict[str, Any]:
         "files": len(os.listdir("/proc/self/fd")),  # noqa: PTH208
         "threads": threading.active_count(),
         "temporary": sum(1 for _ in Path(tempfile.gettempdir()).iterdir()),
+        "objects": sys.getallocatedblocks(),
         "own_mib": _resident_mib(os.getpid()),
         "family_mib": sum(_resident_mib(pid) for pid in family),
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,

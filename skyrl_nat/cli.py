@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from skyrl_nat.data.traces.command_line import add_commands as add_trace_commands
 from skyrl_nat.errors import ConfigError, DataError, SkyRLNatError, StoppedError
 
 if TYPE_CHECKING:
@@ -86,13 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     prepare.add_argument("--requests", type=Path, help="what users want, one request a line; default: those shipped")
     prepare.add_argument("overrides", nargs="*", help="config overrides, e.g. environment.sandbox.backend=landlock")
     prepare.set_defaults(function=_prepare, goes_on="the same command")
-    label = commands.add_parser("label", help="label recorded traces by hand, on a page of this machine")
-    label.add_argument("traces", type=Path, help="folder of a trace store")
-    label.add_argument("--labels", type=Path, help="where marks are kept; default: labels.jsonl in that folder")
-    label.add_argument("--learned", type=Path, help="a learned reward, for better suggestions")
-    label.add_argument("--host", default="127.0.0.1", help="the page has no password")
-    label.add_argument("--port", type=int, default=8390, help="0 takes any that is free")
-    label.set_defaults(function=_label, goes_on="the same command")
+    add_trace_commands(commands)
     return parser
 
 
@@ -196,21 +191,6 @@ def _prepare(options: argparse.Namespace) -> None:
         requests=options.requests,
     )
     print(json.dumps(prepare(chosen, load_config(options.overrides)), indent=1))
-
-
-def _label(options: argparse.Namespace) -> None:
-    from skyrl_nat.data.traces.auto_label import auto_label, review_order
-    from skyrl_nat.data.traces.label_page import serve_labels
-    from skyrl_nat.data.traces.labels import LabelFile, apply_labels
-    from skyrl_nat.data.traces.learned import load_reward
-    from skyrl_nat.data.traces.rewards import TraceRewardConfig, TraceScorer
-    from skyrl_nat.data.traces.store import TraceStore
-
-    labels = options.labels or options.traces / "labels.jsonl"
-    traces = apply_labels(TraceStore(options.traces).read().traces, LabelFile(labels).labels())
-    learned = load_reward(options.learned) if options.learned else None
-    suggested = auto_label(traces, TraceScorer(TraceRewardConfig(), learned=learned), learned)
-    serve_labels(review_order(suggested.traces), labels, host=options.host, port=options.port)
 
 
 def resolve_name(config: "RunConfig") -> "RunConfig":
