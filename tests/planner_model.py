@@ -19,7 +19,9 @@ class PlannerModel:
 
     faults: dict[str, int] = field(default_factory=dict[str, int])
     """Fault -> one spec in so many has it: `ambiguous`, `wrong_example`, `blocked`, `duplicate`, `broken_json`,
-    `outside_schema`, `unavailable` (once, then an answer), `rate_limited` (once)."""
+    `outside_schema`, `unavailable`, `internal_error`, `rate_limited`, `slow_drip`, `hang_up` (each
+    once, then an answer).
+    """
     bodies: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     seen: dict[str, int] = field(default_factory=dict[str, int])
 
@@ -37,6 +39,10 @@ class PlannerModel:
             return Reply(text=None, blocks_prompt="SAFETY")
         if has.get("unavailable") and times == 1:
             return Reply(status=503, message="overloaded")
+        if has.get("internal_error") and times == 1:
+            return Reply(status=500, message="internal")
+        if times == 1 and (how := {"slow_drip": "trickle", "hang_up": "hang_up"}.get(_first(has))):
+            return Reply(text="x" * 400, how=how)
         if has.get("rate_limited") and times == 1:
             return Reply(status=429, message="slow down", retry_delay="0.05s", headers={"Retry-After": "0"})
         if has.get("broken_json") and times == 1:
@@ -84,3 +90,7 @@ class PlannerModel:
         [name] = re.findall(r'"name": "(join_\w+)"', prompt)
         body = self.bodies[name][(times - 1) % 3]
         return Reply(text=json.dumps({"functions": [{"name": name, "body": body}]}))
+
+
+def _first(has: dict[str, bool]) -> str:
+    return next((name for name in ("slow_drip", "hang_up") if has.get(name)), "")

@@ -17,7 +17,7 @@ from typing import Any, Self
 
 from skyrl_nat.config.planner import PlannerConfig
 from skyrl_nat.data.planner.backends import Answer, open_backend
-from skyrl_nat.data.planner.ledger import ABANDONED, Ledger, estimate_tokens
+from skyrl_nat.data.planner.ledger import ABANDONED, ANSWERED, Ledger, estimate_tokens
 from skyrl_nat.data.planner.limits import Limiter
 from skyrl_nat.data.planner.parsing import Problem, ProblemKind, read_object
 from skyrl_nat.data.planner.refusals import Billed, Refusal, RefusalKind
@@ -213,7 +213,7 @@ class Planner:
                     return result
                 self._check_final(result)
                 attempt += 1
-                if attempt == self._config.max_tries:
+                if attempt == self._config.max_tries or result.kind is RefusalKind.denied:
                     self._count_failure(result)
                     return result
                 await self._limiter.back_off(attempt - 1, result.delay_s, is_shared=result.concerns_all)
@@ -255,9 +255,13 @@ class Planner:
             raise type(self._stopped)(str(self._stopped))
 
     def _check_final(self, refusal: Refusal) -> None:
-        """Stop for what no other request would survive either."""
+        """Stop for what no other request would survive either.
+
+        A request that is called wrong is only itself wrong where the service has answered others.
+        """
         saved = f"What was answered is in {self.ledger.path}"
-        if refusal.kind is RefusalKind.denied:
+        has_answered = self.ledger.totals.results[ANSWERED] > 0
+        if refusal.kind is RefusalKind.denied and not (refusal.may_be_the_prompt and has_answered):
             raise ConfigError(
                 f"the planner's service must accept its requests, it said {refusal.message}. Check the key in "
                 f"${self._config.api_key_env}, planner.model = {self._config.model} and planner.base_url. {saved}"

@@ -11,6 +11,8 @@ from typing import Any
 
 DAILY = re.compile(r"per[ _-]?day|daily|insufficient_quota", re.IGNORECASE)
 """How Gemini's quota ids and messages of OpenAI's kind name a quota that no retry of today gets past."""
+OF_PROMPT = (400, 413, 422)
+"""Statuses for a request that is too long or malformed, but also, from Gemini, for a wrong key."""
 MAX_MESSAGE = 400
 
 
@@ -21,7 +23,7 @@ class RefusalKind(StrEnum):
     exhausted = "exhausted"
     """A daily quota or the account's money is used up."""
     denied = "denied"
-    """A wrong key, model, address or request: the next call would be denied too."""
+    """A wrong key, model, address or request."""
     unavailable = "unavailable"
     """The server failed, or the connection did."""
     timed_out = "timed_out"
@@ -48,11 +50,8 @@ class Refusal:
     billed: Billed
     delay_s: float = 0.0
     """How long the server wants to be left alone; 0 where it does not say."""
-
-    @property
-    def is_final(self) -> bool:
-        """Whether trying again is of no use, for this request or any other."""
-        return self.kind in (RefusalKind.exhausted, RefusalKind.denied)
+    may_be_the_prompt: bool = False
+    """Whether other requests may well be taken: the status speaks of what was sent."""
 
     @property
     def concerns_all(self) -> bool:
@@ -75,7 +74,7 @@ def read_refusal(status: int, headers: Mapping[str, str], body: Any) -> Refusal:
     kind = _kind(status, error)
     billed = Billed.prompt if status >= 500 else Billed.nothing
     message = " ".join(f"{status} {name}: {said or 'no message'}".split())[:MAX_MESSAGE]
-    return Refusal(kind=kind, message=message, billed=billed, delay_s=delay)
+    return Refusal(kind=kind, message=message, billed=billed, delay_s=delay, may_be_the_prompt=status in OF_PROMPT)
 
 
 def _kind(status: int, error: Any) -> RefusalKind:

@@ -11,7 +11,8 @@ from planner_server import PlannerServer, Reply, VirtualClock
 from skyrl_nat.data.planner.ask import Answered, Blocked, Failed, Outcome, Planner
 from skyrl_nat.data.planner.limits import Limiter
 from skyrl_nat.data.planner.parsing import ProblemKind
-from skyrl_nat.errors import DataError
+from skyrl_nat.data.planner.refusals import RefusalKind
+from skyrl_nat.errors import ConfigError, DataError, StoppedError
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -204,3 +205,27 @@ def test_the_same_request_at_the_same_time_is_paid_once_and_another_seed_is_anot
     server = PlannerServer(Reply(text=TEXT))
     assert asyncio.run(run(server)) == 2
     assert sorted(call.seed for call in server.calls) == [0, 1]
+
+
+def test_a_prompt_that_is_too_long_fails_alone_where_others_were_answered(backend: str, tmp_path: Path):
+    long = Reply(status=400, name="INVALID_ARGUMENT", message="The input token count exceeds the maximum")
+    server = PlannerServer(Reply(text=TEXT), long, Reply(text=TEXT))
+    outcomes, planner = ask(server, backend, tmp_path, "a", "b", "c")
+    assert [outcome.kind for outcome in outcomes] == ["answered", RefusalKind.denied, "answered"]
+    assert "exceeds the maximum" in outcomes[1].reason
+    assert len(server.calls) == 3, "it is not asked again"
+    assert planner.ledger.totals.results == {"answer": 2, "denied": 1}
+
+
+def test_a_service_that_refuses_the_first_request_is_not_asked_for_more(backend: str, tmp_path: Path):
+    server = PlannerServer(Reply(status=400, name="INVALID_ARGUMENT", message="no such field"))
+    with pytest.raises(ConfigError, match="no such field"):
+        ask(server, backend, tmp_path, "a", "b")
+    assert len(server.calls) == 1
+
+
+def test_prompts_refused_one_after_the_other_stop_the_run(backend: str, tmp_path: Path):
+    server = PlannerServer(Reply(text=TEXT), Reply(status=400, message="too long"))
+    with pytest.raises(StoppedError, match="max_failures_in_a_row = 3"):
+        ask(server, backend, tmp_path, *"abcdef", max_failures_in_a_row=3)
+    assert len(server.calls) == 4

@@ -1,0 +1,54 @@
+"""What `train_agenthands.sh` starts, on machines with and without GPUs; the programs that it calls are stand-ins."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+SCRIPT = Path(__file__).parents[3] / "examples" / "nat_agent_creation" / "train_agenthands.sh"
+PROGRAM = """#!/bin/bash
+printf '%s\\n' "$*" >> "$CALLS"
+if [ "$1" = prepare ]; then mkdir -p "$2" && echo '{}' > "$2/report.json"; fi
+"""
+
+
+def start(folder: Path, num_gpus: int, *overrides: str) -> list[str]:
+    """Run the script and return the calls of `skyrl-nat`."""
+    programs = folder / "bin"
+    programs.mkdir(exist_ok=True)
+    smi = "".join(f"echo 'GPU {number}: H100'\n" for number in range(num_gpus))
+    for name, text in (("skyrl-nat", PROGRAM), ("nvidia-smi", f"#!/bin/bash\n{smi}")):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    calls = folder / "calls"
+    calls.unlink(missing_ok=True)
+    environment = {
+        **os.environ,
+        "PATH": f"{programs}:/usr/bin:/bin",
+        "CALLS": str(calls),
+        "AGENTHANDS_DATA": str(folder / "tasks"),
+    }
+    subprocess.run(["bash", SCRIPT, *overrides], env=environment, check=True, capture_output=True)
+    return calls.read_text().splitlines()
+
+
+@pytest.mark.parametrize(("num_gpus", "preset"), [(1, "agenthands_h100x1"), (8, "agenthands_h100x8")])
+def test_on_gpus_tasks_of_the_library_are_made_once(tmp_path: Path, num_gpus: int, preset: str) -> None:
+    tasks = tmp_path / "tasks"
+    train = (
+        f"train experiment={preset} environment.train_files=[{tasks}/train.parquet] "
+        f"environment.validation_files=[{tasks}/validation.parquet] trainer.steps=3"
+    )
+    assert start(tmp_path, num_gpus, "trainer.steps=3") == [f"prepare {tasks} --num-samples 1000", train]
+    assert start(tmp_path, num_gpus, "trainer.steps=3") == [train]
+
+
+@pytest.mark.parametrize("override", ["environment.train_files=[mine.parquet]", "environment.family=skyrl_gym/gsm8k"])
+def test_other_tasks_take_their_place(tmp_path: Path, override: str) -> None:
+    assert start(tmp_path, 1, override) == [f"train experiment=agenthands_h100x1 {override}"]
+
+
+def test_a_preset_that_is_named_is_taken(tmp_path: Path) -> None:
+    [train] = start(tmp_path, 1, "environment.train_files=[mine.parquet]", "experiment=smoke_cpu")
+    assert train == "train environment.train_files=[mine.parquet] experiment=smoke_cpu"
