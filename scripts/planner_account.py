@@ -152,8 +152,9 @@ def main() -> int:
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as scratch:
         log = Path(scratch) / "log"
-        found = asyncio.run(scenario(options, Path(scratch) / "agents", log))
-        if found["exit_code"]:
+        try:
+            found = asyncio.run(scenario(options, Path(scratch) / "agents", log))
+        finally:
             print(log.read_text()[-2000:], file=sys.stderr)
     text = json.dumps(found, indent=1)
     print(text)

@@ -30,7 +30,7 @@ EXIT_INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    options = _parser().parse_args(arguments)
+    options = _parse(arguments)
     try:
         options.function(options)
     except (ConfigError, DataError) as error:
@@ -52,6 +52,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"skyrl-nat: stopped. Go on with {options.goes_on}", file=sys.stderr)
         return EXIT_INTERRUPTED
     return 0
+
+
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+    """Return the options; overrides may stand anywhere, which argparse allows only before the first option."""
+    parser = _parser()
+    options, rest = parser.parse_known_args(arguments)
+    if rest and (not hasattr(options, "overrides") or any(text.startswith("-") for text in rest)):
+        parser.error(f"unrecognized arguments: {' '.join(rest)}")
+    if rest:
+        options.overrides += rest
+    return options
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -45,3 +45,26 @@ def test_stopped_preparation_says_how_it_goes_on(monkeypatch, capsys):
     monkeypatch.setattr(cli, "_prepare", stop)
     assert cli.main(["prepare", "folder"]) == 130
     assert capsys.readouterr().err == "skyrl-nat: stopped. Go on with the same command\n"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["prepare", "folder", "a=1", "b=2", "--planner", "--seed", "3"],
+        ["prepare", "folder", "--planner", "a=1", "--seed", "3", "b=2"],
+        ["prepare", "--planner", "--seed", "3", "folder", "a=1", "b=2"],
+    ],
+)
+def test_overrides_may_stand_before_between_and_after_options(monkeypatch, arguments: list[str]):
+    seen = []
+    monkeypatch.setattr(cli, "_prepare", lambda options: seen.append(options))
+    assert cli.main(arguments) == 0
+    assert (seen[0].overrides, seen[0].planner, seen[0].seed) == (["a=1", "b=2"], True, 3)
+
+
+@pytest.mark.parametrize("arguments", [["label", "folder", "a=1"], ["prepare", "folder", "--planer", "a=1"]])
+def test_what_no_command_takes_is_refused(capsys, arguments: list[str]):
+    with pytest.raises(SystemExit) as stopped:
+        cli.main(arguments)
+    assert stopped.value.code == 2
+    assert "unrecognized arguments" in capsys.readouterr().err
