@@ -9,11 +9,15 @@ a recorded output is wrong, or a tool's inputs notice less than 0.8 of the mista
 
 import argparse
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
 
-from skyrl_nat.config.environment import EnvironmentConfig
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from skyrl_nat.config.environment import EnvironmentConfig, SandboxConfig
 from skyrl_nat.data.report import describe, examine
 from skyrl_nat.environments.nat_agent.validator import NatAgentValidator, open_oracle
 from skyrl_nat.errors import DataError
@@ -35,6 +39,28 @@ def faults_of(report: dict[str, Any]) -> list[str]:
     return faults
 
 
+def run(folder: Path, limit: int) -> dict[str, Any]:
+    """Return what running every solution and reference says, on all cores."""
+    num_workers = os.cpu_count() or 1
+    config = EnvironmentConfig(sandbox=SandboxConfig(num_servers=num_workers))
+    oracle = open_oracle(config.sandbox, num_servers=num_workers)
+    validator = NatAgentValidator(config, oracle=oracle)
+    columns = (TextColumn("tasks"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    try:
+        with Progress(*columns, console=Console(stderr=True)) as progress:
+            bar = progress.add_task("")
+            return examine(
+                folder,
+                validator,
+                oracle,
+                limit=limit,
+                num_workers=num_workers,
+                watch=lambda done, total: progress.update(bar, completed=done, total=total),
+            )
+    finally:
+        validator.close()
+
+
 def main() -> int:
     """Print and return the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -45,11 +71,7 @@ def main() -> int:
     try:
         report = describe(options.folder)
         if not options.no_run:
-            config = EnvironmentConfig()
-            oracle = open_oracle(config.sandbox)
-            validator = NatAgentValidator(config, oracle=oracle)
-            report["ran"] = examine(options.folder, validator, oracle, limit=options.limit)
-            validator.close()
+            report["ran"] = run(options.folder, options.limit)
     except DataError as error:
         print(f"dataset_report: {error}", file=sys.stderr)
         return 2

@@ -3,7 +3,8 @@
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from skyrl_nat.data.near_duplicates import fingerprint, near_duplicates, same_co
 from skyrl_nat.data.specs import load_tasks
 from skyrl_nat.environments.nat_agent.compare import is_same
 from skyrl_nat.environments.nat_agent.oracle import Answer, Call, ReferenceOracle
-from skyrl_nat.environments.nat_agent.payload import HiddenSpec, parse_hidden, parse_spec
+from skyrl_nat.environments.nat_agent.payload import HiddenSpec, parse_hidden
 from skyrl_nat.environments.nat_agent.validator import NatAgentValidator
 from skyrl_nat.errors import DataError
 from skyrl_nat.types import Task
@@ -63,7 +64,15 @@ def leaks(tasks: Mapping[str, Sequence[Task]]) -> dict[str, Any]:
     }
 
 
-def examine(folder: Path, validator: NatAgentValidator, oracle: ReferenceOracle, *, limit: int = 0) -> dict[str, Any]:
+def examine(
+    folder: Path,
+    validator: NatAgentValidator,
+    oracle: ReferenceOracle,
+    *,
+    limit: int = 0,
+    num_workers: int = 1,
+    watch: Callable[[int, int], None] = lambda done, total: None,
+) -> dict[str, Any]:
     """Return what running says: are recorded outputs right, do solutions earn 1.0, are mutants killed.
 
     Args:
@@ -71,19 +80,23 @@ def examine(folder: Path, validator: NatAgentValidator, oracle: ReferenceOracle,
         validator: Judges the solutions.
         oracle: Runs references and mutants.
         limit: Tasks of each split to look at, evenly spread; 0 for all.
+        num_workers: Tasks looked at at once.
+        watch: Is told how many are done, of how many.
     """
+    tasks: list[Task] = []
+    for split in SPLITS:
+        found = load_tasks([str(folder / f"{split}.parquet")])
+        tasks += found[:: max(1, len(found) // limit) if limit else 1]
     scores: list[float] = []
     wrong_vectors: list[str] = []
     killed: dict[str, float] = {}
-    for split in SPLITS:
-        found = load_tasks([str(folder / f"{split}.parquet")])
-        step = max(1, len(found) // limit) if limit else 1
-        for task in found[::step]:
-            hidden = parse_hidden(task.hidden)
-            parse_spec(task.payload)
-            scores.append(validator.validate(task, {"files": hidden.solution}).total)
-            wrong_vectors += [f"{task.task_id}: {text}" for text in _wrong_vectors(hidden, oracle)]
-            killed |= {f"{task.task_id}/{tool}": share for tool, share in _killed(hidden, oracle).items()}
+    with ThreadPoolExecutor(num_workers) as pool:
+        seen = pool.map(lambda task: _run_task(task, validator, oracle), tasks)
+        for number, (task, (score, wrong, shares)) in enumerate(zip(tasks, seen, strict=True), 1):
+            scores.append(score)
+            wrong_vectors += [f"{task.task_id}: {text}" for text in wrong]
+            killed |= {f"{task.task_id}/{tool}": share for tool, share in shares.items()}
+            watch(number, len(tasks))
     return {
         "examined": len(scores),
         "solutions_with_1": sum(score == 1.0 for score in scores),
@@ -112,6 +125,15 @@ def to_markdown(report: Mapping[str, Any]) -> str:
         shown = json.dumps(value) if isinstance(value, (dict, list)) else value
         lines.append(f"* **{name.replace('_', ' ')}**: {shown}")
     return "\n".join(lines) + "\n"
+
+
+def _run_task(
+    task: Task, validator: NatAgentValidator, oracle: ReferenceOracle
+) -> tuple[float, list[str], dict[str, float]]:
+    """Return the solution's reward, the recorded outputs that are wrong, and tool -> share of mutants killed."""
+    hidden = parse_hidden(task.hidden)
+    score = validator.validate(task, {"files": hidden.solution}).total
+    return score, _wrong_vectors(hidden, oracle), _killed(hidden, oracle)
 
 
 def _wrong_vectors(hidden: HiddenSpec, oracle: ReferenceOracle) -> list[str]:
