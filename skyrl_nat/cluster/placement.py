@@ -64,8 +64,8 @@ def plan_placement(
     """Place every worker.
 
     Colocated: policy rank r and the engine that covers GPU r share that GPU. Disaggregated: the policy takes
-    the first GPUs, engines the ones after. An engine never spans nodes. Environment and reward workers go
-    round the nodes.
+    the first GPUs, engines the ones after. An engine never spans nodes. Where several engines share GPUs, ranks go
+    round them. Environment and reward workers go round the nodes.
 
     Args:
         config: Counts and mode.
@@ -118,8 +118,9 @@ def _gpu_slots(config: ClusterConfig) -> list[Slot]:
     ]
     first = 0 if config.placement is Placement.colocated else config.num_policy_ranks
     engines = []
+    num_places = config.num_engines // config.num_engines_per_gpu
     for rank in range(config.num_engines):
-        start = first + rank * per_engine
+        start = first + rank % num_places * per_engine
         node, offset = divmod(start, per_node)
         if offset + per_engine > per_node or node >= config.num_nodes:
             raise ConfigError(

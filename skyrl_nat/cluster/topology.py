@@ -116,7 +116,7 @@ class _Starter:
         limit = config.cluster.start_timeout_s
         identities = await asyncio.gather(*[group.wait_ready(limit) for group in groups])
         await asyncio.gather(
-            engines.call_all("start"), self._build(policy), *([self._build(reference)] if reference else [])
+            self._start_engines(engines), self._build(policy), *([self._build(reference)] if reference else [])
         )
         return Topology(
             plan=self._plan,
@@ -130,6 +130,13 @@ class _Starter:
             rewards=None if rewards is None else RemoteRewards(rewards),
             identities={group.role: found for group, found in zip(groups, identities, strict=True)},
         )
+
+    async def _start_engines(self, engines: ActorGroup) -> None:
+        """Start engines that share a GPU one after the other: each looks how much of its memory is left."""
+        places = engines.size // self._config.cluster.num_engines_per_gpu
+        for first in range(0, engines.size, places):
+            ranks = range(first, first + places)
+            await asyncio.gather(*(engines.call_one(rank, "start") for rank in ranks))
 
     async def _build(self, group: ActorGroup) -> None:
         address, port = await group.rendezvous()

@@ -43,6 +43,9 @@ class ClusterConfig:
     num_engines: int = 1
     num_gpus_per_engine: int = 1
     """Tensor-parallel size of one engine; ignored on CPU."""
+    num_engines_per_gpu: int = 1
+    """Engines on the same GPUs: one engine of a small model is bound by its CPU and leaves the GPU idle. Each takes
+    `engine.gpu_memory_fraction`."""
     num_environment_workers: int = 1
     num_reward_workers: int = 1
     num_threads: int = 0
@@ -63,12 +66,20 @@ class ClusterConfig:
             "num_policy_ranks",
             "num_engines",
             "num_gpus_per_engine",
+            "num_engines_per_gpu",
             "num_environment_workers",
             "num_reward_workers",
             "call_timeout_s",
             "start_timeout_s",
         )
         require_not_negative(self, "cluster", "num_gpus_per_node", "num_threads")
+        require(
+            self.num_engines % self.num_engines_per_gpu == 0,
+            "cluster.num_engines",
+            f"be a multiple of cluster.num_engines_per_gpu ({self.num_engines_per_gpu})",
+            self.num_engines,
+            "Count all engines.",
+        )
         if self.device is Device.cuda:
             require(
                 self.num_gpus_per_node >= 1,

@@ -25,6 +25,8 @@ class ModelConfig:
     """Format of forward and backward; bfloat16 on GPUs, float32 on CPUs (bfloat16 is emulated on many of them)."""
     activation_checkpointing: bool = False
     """Recompute each decoder layer in the backward pass instead of keeping its activations."""
+    compile: bool = False
+    """Compile each decoder layer, and what is done to the logits, with torch.compile; for GPUs."""
     logprob_chunk_tokens: int = 1024
     """Tokens per chunk of the LM head, so that full logits never exist."""
     fp32_head: bool = False

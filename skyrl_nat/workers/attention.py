@@ -25,7 +25,8 @@ PACKED_ATTENTION = "skyrl_nat_packed"
 
 def register() -> None:
     """Make `attn_implementation=PACKED_ATTENTION` known to transformers; safe to call twice."""
-    AttentionInterface.register(PACKED_ATTENTION, packed_attention)
+    # Compiled layers call it as it is: borders differ from batch to batch, and must not be compiled in.
+    AttentionInterface.register(PACKED_ATTENTION, torch.compiler.disable(packed_attention))
     AttentionMaskInterface.register(PACKED_ATTENTION, _no_mask)
 
 

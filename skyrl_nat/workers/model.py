@@ -17,7 +17,7 @@ from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.config.model import ModelConfig
 from skyrl_nat.errors import ConfigError
 from skyrl_nat.workers import attention
-from skyrl_nat.workers.logprobs import token_logprobs
+from skyrl_nat.workers.logprobs import HeadOptions, token_logprobs
 
 PREFIX = "causal_lm."
 """What `PackedCausalLM` puts before the names of a Hugging Face checkpoint."""
@@ -29,20 +29,16 @@ _DROPOUT_NAMES = ("dropout", "pdrop", "dropout_prob", "dropout_rate")
 class PackedCausalLM(nn.Module):
     """A causal LM whose forward pass goes from packed tokens to log-probs, so that FSDP2 wraps all of it."""
 
-    def __init__(self, causal_lm: PreTrainedModel, *, temperature: float, chunk_tokens: int, fp32_head: bool) -> None:
+    def __init__(self, causal_lm: PreTrainedModel, head: HeadOptions) -> None:
         """Wrap a model.
 
         Args:
             causal_lm: With `.model` (the decoder) and `.lm_head`.
-            temperature: Logits are divided by it, > 0.
-            chunk_tokens: Tokens per chunk of the LM head.
-            fp32_head: Logits in fp32, as the engine computes them with the same option.
+            head: How the LM head is computed.
         """
         super().__init__()
         self.causal_lm = causal_lm
-        self.temperature = temperature
-        self.chunk_tokens = chunk_tokens
-        self.fp32_head = fp32_head
+        self.head = head
 
     def forward(
         self,
@@ -79,9 +75,7 @@ class PackedCausalLM(nn.Module):
             hidden[source[places - 1]],
             self.causal_lm.lm_head.weight,  # type: ignore[union-attr, arg-type]
             token_ids[places],
-            temperature=self.temperature,
-            chunk_tokens=self.chunk_tokens,
-            fp32_head=self.fp32_head,
+            self.head,
         )
         empty = torch.zeros(token_ids.numel(), dtype=torch.float32, device=token_ids.device)
         return empty.index_put((places,), logprobs), empty.index_put((places,), entropies)
@@ -146,9 +140,16 @@ def build_packed_model(path: Path, config: ModelConfig, *, temperature: float, i
     model.requires_grad_(is_trainable)
     if is_trainable and config.activation_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
-    return PackedCausalLM(
-        model, temperature=temperature, chunk_tokens=config.logprob_chunk_tokens, fp32_head=config.fp32_head
+    if config.compile:
+        for layer in model.model.layers:  # type: ignore[union-attr]
+            layer.compile(dynamic=True)
+    head = HeadOptions(
+        temperature=temperature,
+        chunk_tokens=config.logprob_chunk_tokens,
+        fp32_head=config.fp32_head,
+        is_compiled=config.compile,
     )
+    return PackedCausalLM(model, head)
 
 
 def shard(module: PackedCausalLM, mesh: DeviceMesh, config: ModelConfig) -> None:

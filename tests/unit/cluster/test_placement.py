@@ -51,6 +51,15 @@ def test_disaggregated_engines_come_after_the_policy_and_never_overlap():
     assert [slot.gpus for slot in plan.of_role("engine")] == [(4, 5), (6, 7)]
 
 
+def test_engines_that_share_gpus_go_round_them():
+    shared = {"num_gpus_per_node": 2, "num_policy_ranks": 2, "num_engines_per_gpu": 3}
+    plan = plan_placement(gpu_config(**shared, num_engines=6), gpu_nodes(1, 2))
+    assert [slot.gpus for slot in plan.of_role("engine")] == [(0,), (1,)] * 3
+    apart = {**shared, "placement": Placement.disaggregated, "num_policy_ranks": 1}
+    plan = plan_placement(gpu_config(**apart, num_engines=3), gpu_nodes(1, 2))
+    assert [slot.gpus for slot in plan.of_role("engine")] == [(1,)] * 3
+
+
 def test_second_node_takes_the_ranks_that_do_not_fit_the_first():
     config = gpu_config(num_nodes=2, num_policy_ranks=16, num_engines=4, num_gpus_per_engine=4)
     plan = plan_placement(config, gpu_nodes(2))

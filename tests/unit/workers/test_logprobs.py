@@ -1,11 +1,13 @@
 """Chunked log-probs against the plain formula."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
 
-from skyrl_nat.workers.logprobs import token_logprobs
+from skyrl_nat.workers import logprobs as module
+from skyrl_nat.workers.logprobs import HeadOptions, token_logprobs
 
 
 @pytest.mark.parametrize("chunk_tokens", [1, 4, 5, 13, 100])
@@ -26,7 +28,9 @@ def test_values_and_gradients_equal_the_plain_formula(chunk_tokens: int, tempera
     (by_logprob * expected + by_entropy * expected_entropy).sum().backward()
 
     ours = [hidden.clone().requires_grad_(), weight.clone().requires_grad_()]
-    logprobs, entropies = token_logprobs(ours[0], ours[1], targets, temperature=temperature, chunk_tokens=chunk_tokens)
+    logprobs, entropies = token_logprobs(
+        ours[0], ours[1], targets, HeadOptions(temperature=temperature, chunk_tokens=chunk_tokens)
+    )
     (by_logprob * logprobs + by_entropy * entropies).sum().backward()
 
     assert torch.allclose(logprobs, expected, atol=1e-5)
@@ -48,7 +52,7 @@ def test_one_of_two_gradients_alone_is_right_too() -> None:
         values = (logs.gather(1, targets[:, None])[:, 0], -(logs.exp() * logs).sum(-1))
         values[pick].sum().backward()
         ours = hidden.clone().requires_grad_()
-        token_logprobs(ours, weight, targets, temperature=1.0, chunk_tokens=4)[pick].sum().backward()
+        token_logprobs(ours, weight, targets, HeadOptions(temperature=1.0, chunk_tokens=4))[pick].sum().backward()
         assert ours.grad is not None
         assert plain.grad is not None
         assert torch.allclose(ours.grad, plain.grad, atol=1e-5)
@@ -59,7 +63,9 @@ def test_temperature_divides_the_logits_and_touches_nothing_else() -> None:
     hidden = torch.tensor([[1.0, 0.0]])
     weight = torch.tensor([[2.0, 0.0], [0.0, 5.0]])
     kept = (hidden.clone(), weight.clone())
-    logprobs, entropies = token_logprobs(hidden, weight, torch.tensor([0]), temperature=0.5, chunk_tokens=8)
+    logprobs, entropies = token_logprobs(
+        hidden, weight, torch.tensor([0]), HeadOptions(temperature=0.5, chunk_tokens=8)
+    )
     assert logprobs.item() == pytest.approx(math.log(0.98201), abs=1e-5)
     p = 1 / (1 + math.exp(-4))
     assert entropies.item() == pytest.approx(-p * math.log(p) - (1 - p) * math.log(1 - p), abs=1e-5)
@@ -73,7 +79,7 @@ def test_results_are_fp32_and_small_for_bf16_weights() -> None:
     hidden = torch.randn(5, 16, generator=generator).bfloat16().requires_grad_()
     weight = (0.2 * torch.randn(40, 16, generator=generator)).bfloat16().requires_grad_()
     targets = torch.arange(5)
-    logprobs, _ = token_logprobs(hidden, weight, targets, temperature=1.0, chunk_tokens=2)
+    logprobs, _ = token_logprobs(hidden, weight, targets, HeadOptions(temperature=1.0, chunk_tokens=2))
     logprobs.sum().backward()
     expected = (hidden.float() @ weight.float().T).log_softmax(-1).gather(1, targets[:, None])[:, 0]
     assert logprobs.dtype is torch.float32
@@ -86,7 +92,9 @@ def test_no_tokens_give_zero_gradients_instead_of_none() -> None:
     """Row 9: a filler takes part in the backward pass of every parameter."""
     hidden = torch.zeros(0, 4, requires_grad=True)
     weight = torch.ones(9, 4, requires_grad=True)
-    logprobs, _ = token_logprobs(hidden, weight, torch.zeros(0, dtype=torch.int64), temperature=1.0, chunk_tokens=8)
+    logprobs, _ = token_logprobs(
+        hidden, weight, torch.zeros(0, dtype=torch.int64), HeadOptions(temperature=1.0, chunk_tokens=8)
+    )
     logprobs.sum().backward()
     assert weight.grad is not None
     assert not weight.grad.any()
@@ -101,7 +109,32 @@ def test_an_fp32_head_does_not_round_logits() -> None:
     exact = (hidden.double() @ weight.double().T).log_softmax(-1).gather(1, targets[:, None])[:, 0]
     errors = []
     for fp32_head in (True, False):
-        logprobs, _ = token_logprobs(hidden, weight, targets, temperature=1.0, chunk_tokens=4, fp32_head=fp32_head)
+        logprobs, _ = token_logprobs(
+            hidden, weight, targets, HeadOptions(temperature=1.0, chunk_tokens=4, fp32_head=fp32_head)
+        )
         errors.append(float((logprobs.double() - exact).abs().max()))
     assert errors[0] < 1e-5
     assert errors[1] > 1e-3
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_compiled_chunks_give_the_same_values_and_gradients(
+    monkeypatch: pytest.MonkeyPatch, dtype: torch.dtype
+) -> None:
+    """Traced whole, for chunks of two sizes; the code that a GPU's compiler would make of it needs a GPU."""
+
+    def traced(function: Any) -> Any:
+        return torch.compile(function, backend="aot_eager", fullgraph=True, dynamic=True)
+
+    monkeypatch.setattr(module, "_compiled", traced)
+    generator = torch.Generator().manual_seed(2)
+    hidden, weight = torch.randn(7, 4, generator=generator), torch.randn(9, 4, generator=generator)
+    found = []
+    for is_compiled in (False, True):
+        leaves = [hidden.to(dtype).clone().requires_grad_(), weight.to(dtype).clone().requires_grad_()]
+        options = HeadOptions(temperature=0.7, chunk_tokens=4, is_compiled=is_compiled)
+        values = token_logprobs(leaves[0], leaves[1], torch.arange(7), options)
+        (values[0].sum() + 0.3 * values[1].sum()).backward()
+        found.append([*values, *(leaf.grad for leaf in leaves)])
+    for plain, compiled in zip(*found, strict=True):
+        assert torch.equal(plain, compiled)
