@@ -10,7 +10,7 @@ from torch import Tensor
 from skyrl_nat.errors import WeightSyncError
 from skyrl_nat.types import Completion, FinishReason, GenerationRequest
 from skyrl_nat.weight_sync.base import TensorSpec
-from skyrl_nat.weight_sync.gloo import GlooSender
+from skyrl_nat.weight_sync.channel import WeightSender
 from skyrl_nat.weight_sync.manifest import spec_of
 
 
@@ -58,12 +58,17 @@ class FakePolicyRank:
         """What to announce instead of the truth."""
         self.fails_after: int | None = None
         """Tensors after which `send_weights` raises once."""
-        self._sender: GlooSender | None = None
+        self._sender: WeightSender | None = None
 
-    def connect_weights(self, info: dict[str, Any]) -> None:
-        """Open rank 0's end of a gloo channel."""
-        if self.rank == 0:
-            self._sender = GlooSender(info)
+    def listen_for_engines(self, info: dict[str, Any]) -> tuple[str, int]:
+        """Open this rank's end of a channel, if it has one."""
+        self._sender = WeightSender({**info, "address": "127.0.0.1"}) if info["world_size"] > 1 else None
+        return "127.0.0.1", self._sender.port if self._sender else 0
+
+    def connect_weights(self) -> None:
+        """Meet the engines."""
+        if self._sender is not None:
+            self._sender.join()
 
     def weight_manifest(self, dtype: str | None = None) -> list[TensorSpec]:
         """Return what is sent, or the lie that a test asked for."""

@@ -12,10 +12,12 @@ from ray.actor import ActorHandle
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
-from skyrl_nat.cluster.placement import PlacementPlan, Slot
+from skyrl_nat.cluster.placement import PlacementPlan, Slot, visible_devices
 
 COMPUTING = ("policy", "engine")
 """Roles that share the cores; all others get one thread."""
+PLACES = "SKYRL_NAT_GPUS"
+"""Environment variable: an actor's GPUs, counted among those that its node may use."""
 KEEP_MEMORY = "glibc.malloc.mmap_threshold=8589934592:glibc.malloc.trim_threshold=17179869184:glibc.malloc.arena_max=1"
 """Freed memory stays with the process: by default every large tensor is mapped, faulted in and unmapped anew."""
 
@@ -24,6 +26,8 @@ class _Host:
     """Holds one plain object and passes calls on; the object is named, so that only the actor imports it."""
 
     def __init__(self, factory: str, kwargs: dict[str, Any]) -> None:
+        if places := os.environ.get(PLACES):
+            os.environ["CUDA_VISIBLE_DEVICES"] = visible_devices(places, os.environ.get("CUDA_VISIBLE_DEVICES"))
         module, name = factory.split(":")
         self._target = getattr(importlib.import_module(module), name)(**kwargs)
 
@@ -92,7 +96,7 @@ def spawn(
         # Threads that spin while they wait would take the cores from the process that computes.
         environment |= {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}
     if slot.gpus:
-        environment["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, slot.gpus))
+        environment[PLACES] = ",".join(map(str, slot.gpus))
     if slot.role == "policy":
         environment["GLIBC_TUNABLES"] = KEEP_MEMORY
         # What it returns travels as raw bytes instead of one pickled storage per tensor; receivers only read it.

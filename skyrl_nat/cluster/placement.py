@@ -45,6 +45,14 @@ class PlacementPlan:
         """Return the slots of a role in rank order."""
         return sorted((slot for slot in self.slots if slot.role == role), key=lambda slot: slot.rank)
 
+    def neighbours(self) -> list[list[int]]:
+        """Return for each engine, for each of its workers, the policy rank on the same GPU, or on the same machine.
+
+        0 where there is none, since that rank reaches everybody.
+        """
+        of_place = {(slot.node, gpu): slot.rank for slot in self.of_role("policy") for gpu in slot.gpus or (None,)}
+        return [[of_place.get((slot.node, gpu), 0) for gpu in slot.gpus or (None,)] for slot in self.of_role("engine")]
+
     def lines(self) -> list[str]:
         """Return the plan in words, one line per node."""
         rows = []
@@ -144,3 +152,16 @@ def _num_threads(
         kinds = [sum(slot.role == role for slot in computing) for role in ("policy", "engine")]
         return max(1, int(cpus // max(kinds)))
     return max(1, int(cpus // max(1, len(computing))))
+
+
+def visible_devices(places: str, inherited: str | None) -> str:
+    """Return the value of `CUDA_VISIBLE_DEVICES` for places counted among the GPUs that a node may use.
+
+    Args:
+        places: Numbers with commas between.
+        inherited: The node's own value; where it names no devices, all of them count.
+    """
+    if not inherited:
+        return places
+    names = inherited.split(",")
+    return ",".join(names[int(place)] for place in places.split(","))

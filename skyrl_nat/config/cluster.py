@@ -25,6 +25,10 @@ class Transport(StrEnum):
 
     gloo = "gloo"
     """CPU broadcast inside vLLM's weight-transfer life cycle."""
+    nccl = "nccl"
+    """Broadcast between GPUs: for engines on cards of their own."""
+    ipc = "ipc"
+    """Memory that both map: for engines on the policy's cards; also between processes of a machine without GPUs."""
     host = "host"
     """One copy through the object store, for the embedded engine."""
 
@@ -95,6 +99,8 @@ class WeightSyncConfig:
     """Section `weight_sync`."""
 
     transport: Transport = Transport.host
+    bucket_mib: int = 512
+    """Tensors travel together in buffers of this size; each end has one or two during a push."""
     verify_checksums: bool = False
     """Compare a checksum of every tensor in the engine with the trainer's after each push (slow; for tests)."""
     timeout_s: float = 300.0
@@ -102,4 +108,4 @@ class WeightSyncConfig:
 
     def __post_init__(self) -> None:
         require_finite(self, "weight_sync")
-        require_positive(self, "weight_sync", "timeout_s")
+        require_positive(self, "weight_sync", "timeout_s", "bucket_mib")

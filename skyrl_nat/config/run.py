@@ -191,11 +191,26 @@ class RunConfig:
             "Use engine=vllm_gpu.",
         )
         require(
-            self.weight_sync.transport is not Transport.gloo or self.engine.kind is EngineKind.vllm,
+            self.weight_sync.transport is Transport.host or self.engine.kind is EngineKind.vllm,
             "weight_sync.transport",
             "be host with engine.kind=hf",
             self.weight_sync.transport,
             "Add weight_sync=host.",
+        )
+        is_apart = cluster.placement is Placement.disaggregated
+        require(
+            self.weight_sync.transport is not Transport.nccl or (is_apart and cluster.device is Device.cuda),
+            "weight_sync.transport",
+            "not be nccl where engines share the policy's GPUs or there are none",
+            self.weight_sync.transport,
+            "NCCL joins no two processes on one GPU: use weight_sync=ipc.",
+        )
+        require(
+            self.weight_sync.transport is not Transport.ipc or not is_apart,
+            "weight_sync.transport",
+            "not be ipc with cluster.placement=disaggregated",
+            self.weight_sync.transport,
+            "Use weight_sync=nccl.",
         )
         if cluster.device is Device.cpu:
             require(

@@ -34,13 +34,8 @@ from skyrl_nat.rollouts.recorder import RolloutRecorder
 from skyrl_nat.rollouts.runner import GroupRunner, Player
 from skyrl_nat.types import RolloutGroup, Task
 from skyrl_nat.weight_sync.base import WeightTransport
-from skyrl_nat.weight_sync.gloo import GlooTransport
+from skyrl_nat.weight_sync.direct import DirectTransport
 from skyrl_nat.weight_sync.host import HostTransport
-
-TRANSPORTS: dict[Transport, type[GlooTransport] | type[HostTransport]] = {
-    Transport.gloo: GlooTransport,
-    Transport.host: HostTransport,
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,9 +91,7 @@ class Run:
             score=topology.rewards.score if topology.rewards else None,
             config=config.rollout,
         )
-        self._transport: WeightTransport = TRANSPORTS[config.weight_sync.transport](
-            config.weight_sync.timeout_s, dtype=config.engine.dtype
-        )
+        self._transport = _make_transport(config, topology)
         self._is_connected = False
         self.stream = PromptStream(
             data.train_tasks, seed=config.seed, easy_first=config.environment.curriculum is Curriculum.easy_first
@@ -252,3 +245,17 @@ class Run:
                     f"Engine {rank} must hold the policy's weights bit for bit after a push, {len(wrong)} tensors "
                     f"differ: {', '.join(wrong[:5])}. Restart the run and report this"
                 )
+
+
+def _make_transport(config: RunConfig, topology: Topology) -> WeightTransport:
+    sync = config.weight_sync
+    if sync.transport is Transport.host:
+        return HostTransport(sync.timeout_s, dtype=config.engine.dtype)
+    return DirectTransport(
+        sync.timeout_s,
+        kind=sync.transport,
+        dtype=config.engine.dtype,
+        device=str(config.cluster.device),
+        senders=topology.plan.neighbours(),
+        bucket_mib=sync.bucket_mib,
+    )

@@ -35,7 +35,7 @@ class Engine(Protocol):
         ...
 
     async def connect_weights(self, info: dict[str, Any]) -> None:
-        """Join the transport's group; `info` comes from the transport (rank offset, address, port)."""
+        """Join the transport's channel; `info["workers"]` holds what each worker of this engine needs for that."""
         ...
 
     async def update_weights(self, manifest: list[TensorSpec], version: int, payload: Any) -> None:

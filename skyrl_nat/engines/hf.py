@@ -31,7 +31,7 @@ from skyrl_nat.engines.stop_words import watch_for
 from skyrl_nat.errors import EngineError, WeightSyncError
 from skyrl_nat.types import Completion, GenerationRequest
 from skyrl_nat.weight_sync.base import TensorSpec, tensor_digest
-from skyrl_nat.weight_sync.gloo import GlooReceiver
+from skyrl_nat.weight_sync.channel import WeightReceiver
 from skyrl_nat.weight_sync.manifest import (
     TIED_HEAD,
     describe_problems,
@@ -79,7 +79,7 @@ class HfEngine:
         self._lifecycle = Lifecycle()
         self._parameters: dict[str, Tensor] = {}
         self._expected: dict[str, tuple[int, ...]] = {}
-        self._receiver: GlooReceiver | None = None
+        self._receiver: WeightReceiver | None = None
         self._decoder: Any = None
         self._thread: threading.Thread | None = None
         # The decode thread alone touches model, decoder and what follows; others send it commands.
@@ -138,12 +138,11 @@ class HfEngine:
         await self._in_thread(lambda: self._set_still(False))
 
     async def connect_weights(self, info: dict[str, Any]) -> None:
-        """Join the transport's group; nothing to join for the host transport."""
+        """Join the transport's channel."""
         self._lifecycle.require_alive("connect_weights")
-        if info.get("backend") == "gloo":
-            if self._receiver is not None:
-                self._receiver.close()
-            self._receiver = await asyncio.to_thread(GlooReceiver, info)
+        if self._receiver is not None:
+            self._receiver.close()
+        self._receiver = await asyncio.to_thread(WeightReceiver, info["workers"][0])
 
     async def update_weights(self, manifest: list[TensorSpec], version: int, payload: Any) -> None:
         """Take every tensor of the manifest and then serve as `version`; see `Engine`."""

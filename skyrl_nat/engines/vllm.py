@@ -30,7 +30,7 @@ from skyrl_nat.engines.stop_words import watch_for
 from skyrl_nat.errors import EngineError, WeightSyncError
 from skyrl_nat.types import Completion, FinishReason, GenerationRequest
 from skyrl_nat.weight_sync.base import TensorSpec
-from skyrl_nat.weight_sync.gloo import manifest_to_wire
+from skyrl_nat.weight_sync.direct import manifest_to_wire
 from skyrl_nat.weight_sync.host import write_payload
 from skyrl_nat.weight_sync.manifest import (
     TIED_HEAD,
@@ -145,10 +145,8 @@ class VllmEngine:
             self._lifecycle.is_paused = False
 
     async def connect_weights(self, info: dict[str, Any]) -> None:
-        """Join the transport's group in every worker; nothing to join for the host transport."""
+        """Join the transport's channel in every worker."""
         self._lifecycle.require_alive("connect_weights")
-        if info.get("backend") != "gloo":
-            return
         from vllm.distributed.weight_transfer.base import WeightTransferInitRequest
 
         try:
@@ -277,7 +275,7 @@ class VllmEngine:
             "skip_tokenizer_init": True,
             "disable_log_stats": True,
             "worker_extension_cls": _WORKER_EXTENSION,
-            "weight_transfer_config": {"backend": "gloo"},
+            "weight_transfer_config": {"backend": "skyrl_nat"},
         }
         if self.config.fp32_head:
             arguments["hf_overrides"] = {"head_dtype": "float32"}

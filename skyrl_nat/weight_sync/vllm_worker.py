@@ -27,8 +27,12 @@ from vllm.platforms import current_platform
 
 from skyrl_nat.errors import WeightSyncError
 from skyrl_nat.weight_sync.base import tensor_digest
-from skyrl_nat.weight_sync.gloo import GlooReceiver, manifest_from_wire
+from skyrl_nat.weight_sync.channel import WeightReceiver
+from skyrl_nat.weight_sync.direct import manifest_from_wire
 from skyrl_nat.weight_sync.manifest import TIED_HEAD
+
+BACKEND = "skyrl_nat"
+"""Name of our channel among vLLM's weight-transfer engines."""
 
 
 class ModelReload:
@@ -75,42 +79,42 @@ class ModelReload:
 
 
 @dataclass
-class GlooInitInfo(WeightTransferInitInfo):
-    """What `GlooTransport.connect` sends to an engine."""
+class ChannelInitInfo(WeightTransferInitInfo):
+    """What `DirectTransport.connect` sends to an engine."""
 
     info: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass
-class GlooUpdateInfo(WeightTransferUpdateInfo):
+class ChannelUpdateInfo(WeightTransferUpdateInfo):
     """What one push announces."""
 
     manifest: list[dict[str, Any]] = field(default_factory=list)
     refusal: str = ""
 
 
-class GlooWeightTransferEngine(WeightTransferEngine):
-    """vLLM's weight-transfer life cycle over `GlooReceiver`.
+class ChannelWeightTransferEngine(WeightTransferEngine):
+    """vLLM's weight-transfer life cycle over `WeightReceiver`.
 
     The whole reload happens in `receive_weights`, in one call, so that a refused manifest leaves the
     model untouched and no forward pass can meet a half-loaded one.
     """
 
-    init_info_cls = GlooInitInfo
-    update_info_cls = GlooUpdateInfo
-    receiver: GlooReceiver | None = None
+    init_info_cls = ChannelInitInfo
+    update_info_cls = ChannelUpdateInfo
+    receiver: WeightReceiver | None = None
     digests: dict[str, str] | None = None
     """Of what the last push brought, with tensor parallelism."""
 
-    def init_transfer_engine(self, init_info: GlooInitInfo) -> None:
+    def init_transfer_engine(self, init_info: ChannelInitInfo) -> None:
         """Join the group; blocks until all ends are there."""
         self.shutdown()
-        self.receiver = GlooReceiver(init_info.info, worker_rank=self.parallel_config.rank)
+        self.receiver = WeightReceiver(init_info.info["workers"][self.parallel_config.rank])
 
     def start_weight_update(self) -> None:
         """Do nothing: see the class."""
 
-    def receive_weights(self, update_info: GlooUpdateInfo) -> None:
+    def receive_weights(self, update_info: ChannelUpdateInfo) -> None:
         """Receive and load all tensors of the manifest."""
         if self.receiver is None:
             raise WeightSyncError("A weight channel must be joined before a push, found none.")
@@ -133,7 +137,7 @@ class GlooWeightTransferEngine(WeightTransferEngine):
 
     @staticmethod
     def trainer_send_weights(iterator: Any, trainer_args: Any) -> None:
-        """Refuse: the policy sends through `GlooSender` (abstract in vLLM up to 0.26)."""
+        """Refuse: the policy sends through `WeightSender` (abstract in vLLM up to 0.26)."""
         raise NotImplementedError
 
 
@@ -236,8 +240,8 @@ def _drop(name: str, tensor: Tensor) -> None:
 
 
 def _register() -> None:
-    if "gloo" not in WeightTransferEngineFactory._registry:
-        WeightTransferEngineFactory.register_engine("gloo", GlooWeightTransferEngine)
+    if BACKEND not in WeightTransferEngineFactory._registry:
+        WeightTransferEngineFactory.register_engine(BACKEND, ChannelWeightTransferEngine)
 
 
 _register()

@@ -49,6 +49,8 @@ class ModelWorker:
         self.num_threads = num_threads
         self.seed = seed
         self.device = torch.device("cpu")
+        self.group_address = "127.0.0.1"
+        """Of rank 0, as all ranks and engines reach it."""
         self._module: PackedCausalLM | None = None
 
     @property
@@ -71,6 +73,7 @@ class ModelWorker:
         self, rank: int, world_size: int, master_address: str, master_port: int, timeout_s: float
     ) -> None:
         """Join the other ranks of this model; see `process_group.init_group`."""
+        self.group_address = master_address
         process_group.init_group(self.device_type, rank, world_size, master_address, master_port, timeout_s)
 
     def build(self) -> dict[str, float]:

@@ -87,6 +87,10 @@ def _logit_gradients(
     return found.div_(temperature).to(dtype)
 
 
+def _part_of(grad: Tensor | None, part: slice) -> Tensor | None:
+    return None if grad is None else grad[part]
+
+
 @cache
 def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
     return torch.compile(function, dynamic=True)
@@ -123,7 +127,7 @@ class _ChunkedLogprobs(torch.autograd.Function):
         for start in range(0, targets.numel(), options.chunk_tokens):
             part = slice(start, start + options.chunk_tokens)
             logits = _logits(hidden[part], weight, options.fp32_head)
-            of_part = tuple(None if grad is None else grad[part] for grad in grads)
+            of_part = (_part_of(grads[0], part), _part_of(grads[1], part))
             settings = (of_part, options.temperature, weight.dtype)
             scaled = gradients(logits, targets[part], normalisers[part], entropies[part], *settings)
             grad_hidden[part] = scaled @ weight

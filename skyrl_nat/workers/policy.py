@@ -176,19 +176,31 @@ class PolicyWorker(ModelWorker):
                 weights[name] = tensor.cpu()
         return weights
 
-    def connect_weights(self, info: dict[str, Any]) -> None:
-        """Open rank 0's end of a weight channel.
+    def listen_for_engines(self, info: dict[str, Any]) -> tuple[str, int]:
+        """Open this rank's end of a weight channel, if engines take weights from it.
 
         Args:
-            info: From the transport; a `dtype` in it becomes the format on the wire.
-        """
-        from skyrl_nat.weight_sync.gloo import GlooSender
+            info: From the transport; its `dtype` becomes the format on the wire.
 
-        self._transfer_dtype = info.get("dtype", self._transfer_dtype)
-        if self.rank == 0:
-            if self._sender is not None:
-                self._sender.close()
-            self._sender = GlooSender(info)
+        Returns:
+            Address and port at which engines meet it; port 0 where there is no channel.
+        """
+        from skyrl_nat.weight_sync.channel import WeightSender
+
+        self._transfer_dtype = info["dtype"]
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None
+        address = "127.0.0.1" if info["backend"] == "ipc" else self.group_address
+        if info["world_size"] == 1:
+            return address, 0
+        self._sender = WeightSender({**info, "address": address})
+        return address, self._sender.port
+
+    def connect_weights(self) -> None:
+        """Meet the engines of the channel; blocks until all are there."""
+        if self._sender is not None:
+            self._sender.join()
 
     def send_weights(self) -> None:
         """Send all weights through the channel of `connect_weights`.
@@ -196,7 +208,7 @@ class PolicyWorker(ModelWorker):
         Raises:
             WeightSyncError: No channel is open, or the transfer failed.
         """
-        if self.rank == 0 and self._sender is not None:
+        if self._sender is not None:
             self._sender.send(self.named_full_tensors())
             return
         for _ in self.named_full_tensors():

@@ -18,19 +18,20 @@ from tiny_model import make_tiny_model, make_tiny_tokenizer
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
+from skyrl_nat.config.cluster import Transport
 from skyrl_nat.config.rollout import EngineConfig, EngineKind
 from skyrl_nat.engines.hf import HfEngine
 from skyrl_nat.errors import EngineError, WeightSyncError
 from skyrl_nat.types import Completion, FinishReason, GenerationRequest, SamplingParams
 from skyrl_nat.weight_sync.base import tensor_digest
-from skyrl_nat.weight_sync.gloo import GlooTransport
+from skyrl_nat.weight_sync.direct import DirectTransport
 from skyrl_nat.weight_sync.host import HostTransport
 from skyrl_nat.weight_sync.manifest import spec_of
 
 MAX_MODEL_LEN = 512
 TOLERANCE = 1e-4
 PROMPTS = [list(range(20, 60)), list(range(100, 107)), [5, 6, 7] * 30, list(range(250, 290))]
-TRANSPORTS = ["host", "gloo"]
+TRANSPORTS = ["host", "gloo", "ipc"]
 FOLDERS = 4
 """Models of different seeds; the engine starts on the first, the last is also served by a fresh engine."""
 
@@ -46,7 +47,8 @@ class Session:
         threading.Thread(target=self.loop.run_forever, daemon=True).start()
         self.transports: dict[str, Any] = {
             "host": HostTransport(60.0),
-            "gloo": GlooTransport(30.0),
+            "gloo": DirectTransport(30.0),
+            "ipc": DirectTransport(30.0, kind=Transport.ipc, bucket_mib=1),
         }
         self.ranks = [FakePolicyRank({}), FakePolicyRank({}, rank=1)]
         self.engine: Any = self._make(folders[0])

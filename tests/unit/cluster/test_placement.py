@@ -2,7 +2,7 @@
 
 import pytest
 
-from skyrl_nat.cluster.placement import NodeResources, plan_placement
+from skyrl_nat.cluster.placement import NodeResources, plan_placement, visible_devices
 from skyrl_nat.config.cluster import ClusterConfig, Device, Placement
 from skyrl_nat.errors import ConfigError
 
@@ -83,3 +83,21 @@ def test_shortfall_is_said_in_words():
 def test_small_nodes_are_passed_over():
     plan = plan_placement(gpu_config(), [LAPTOP, *gpu_nodes(1)])
     assert plan.bundles == ({"CPU": 1.0, "GPU": 8.0},)
+
+
+def test_neighbours_are_the_policy_ranks_on_an_engines_gpus():
+    plan = plan_placement(gpu_config(num_engines=4, num_gpus_per_engine=2), gpu_nodes(1))
+    assert plan.neighbours() == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    shared = gpu_config(num_gpus_per_node=2, num_policy_ranks=2, num_engines=4, num_engines_per_gpu=2)
+    assert plan_placement(shared, gpu_nodes(1, 2)).neighbours() == [[0], [1], [0], [1]]
+    apart = gpu_config(placement=Placement.disaggregated, num_policy_ranks=4, num_engines=1, num_gpus_per_engine=2)
+    assert plan_placement(apart, gpu_nodes(1)).neighbours() == [[0, 0]]
+    assert plan_placement(ClusterConfig(), [LAPTOP]).neighbours() == [[0]]
+
+
+@pytest.mark.parametrize(
+    ("places", "inherited", "found"),
+    [("0,1", None, "0,1"), ("1", "", "1"), ("0", "3", "3"), ("1,0", "GPU-a,GPU-b", "GPU-b,GPU-a")],
+)
+def test_places_count_among_the_gpus_that_a_node_may_use(places: str, inherited: str | None, found: str):
+    assert visible_devices(places, inherited) == found

@@ -70,8 +70,13 @@ def test_weights_are_sent_as_announced_and_only_through_an_open_channel(
     sent: list[tuple[str, tuple[int, ...], str]] = []
 
     class Recorder:
+        port = 7
+
         def __init__(self, info: dict[str, Any]) -> None:
-            assert info["port"] == 1
+            assert info["address"] == "127.0.0.1"
+
+        def join(self) -> None:
+            sent.append(("joined", (), ""))
 
         def send(self, tensors: Iterator[tuple[str, Tensor]]) -> None:
             sent.extend((n, tuple(t.shape), str(t.dtype).removeprefix("torch.")) for n, t in tensors)
@@ -79,13 +84,18 @@ def test_weights_are_sent_as_announced_and_only_through_an_open_channel(
         def close(self) -> None:
             sent.append(("closed", (), ""))
 
-    monkeypatch.setattr("skyrl_nat.weight_sync.gloo.GlooSender", Recorder)
+    monkeypatch.setattr("skyrl_nat.weight_sync.channel.WeightSender", Recorder)
     worker = make_worker(folder)
     with pytest.raises(WeightSyncError, match="Call connect_weights first"):
         worker.send_weights()
-    worker.connect_weights({"port": 1, "dtype": "bfloat16"})
+    info = {"backend": "gloo", "dtype": "bfloat16", "world_size": 2}
+    assert worker.listen_for_engines(info) == ("127.0.0.1", 7)
+    worker.connect_weights()
     worker.send_weights()
-    assert sent == [(s.name, s.shape, s.dtype) for s in worker.weight_manifest()]
-    assert sent[0][2] == "bfloat16"
-    worker.connect_weights({"port": 1})
+    assert sent[0][0] == "joined"
+    assert sent[1:] == [(s.name, s.shape, s.dtype) for s in worker.weight_manifest()]
+    assert sent[1][2] == "bfloat16"
+    assert worker.listen_for_engines({**info, "world_size": 1}) == ("127.0.0.1", 0)
     assert sent[-1][0] == "closed"
+    with pytest.raises(WeightSyncError, match="Call connect_weights first"):
+        worker.send_weights()
