@@ -221,25 +221,29 @@ class RunConfig:
                 "bfloat16 is several times slower than float32 on CPUs.",
             )
         else:
-            fraction = cluster.num_engines_per_gpu * self.engine.gpu_memory_fraction
-            require(
-                fraction < 1,
-                "engine.gpu_memory_fraction",
-                f"leave {cluster.num_engines_per_gpu} engines on one GPU (cluster.num_engines_per_gpu) room",
-                self.engine.gpu_memory_fraction,
-                "Divide about 0.5 (colocated) or 0.9 (disaggregated) by the number of engines.",
-            )
-            total = cluster.num_nodes * cluster.num_gpus_per_node
-            engines = cluster.num_engines // cluster.num_engines_per_gpu * cluster.num_gpus_per_engine
-            policy = cluster.num_policy_ranks
-            needed = max(engines, policy) if cluster.placement is Placement.colocated else engines + policy
-            require(
-                needed <= total,
-                "cluster.num_policy_ranks",
-                f"fit {total} GPUs together with the engines ({engines} GPUs, {cluster.placement})",
-                policy,
-                "Lower cluster.num_engines, cluster.num_gpus_per_engine or cluster.num_policy_ranks.",
-            )
+            self._check_gpus()
+
+    def _check_gpus(self) -> None:
+        cluster = self.cluster
+        fraction = cluster.num_engines_per_gpu * self.engine.gpu_memory_fraction
+        require(
+            fraction < 1,
+            "engine.gpu_memory_fraction",
+            f"leave {cluster.num_engines_per_gpu} engines on one GPU (cluster.num_engines_per_gpu) room",
+            self.engine.gpu_memory_fraction,
+            "Divide about 0.5 (colocated) or 0.9 (disaggregated) by the number of engines.",
+        )
+        total = cluster.num_nodes * cluster.num_gpus_per_node
+        engines = cluster.num_engines // cluster.num_engines_per_gpu * cluster.num_gpus_per_engine
+        policy = cluster.num_policy_ranks
+        needed = max(engines, policy) if cluster.placement is Placement.colocated else engines + policy
+        require(
+            needed <= total,
+            "cluster.num_policy_ranks",
+            f"fit {total} GPUs together with the engines ({engines} GPUs, {cluster.placement})",
+            policy,
+            "Lower cluster.num_engines, cluster.num_gpus_per_engine or cluster.num_policy_ranks.",
+        )
 
     @property
     def run_dir(self) -> Path:
