@@ -56,7 +56,7 @@ class StoryEnv(BaseTextEnv):
 class StoryValidator:
     """Counts vowels."""
 
-    def validate(self, task: Task, artifact: dict[str, Any]) -> RewardResult:
+    def validate(self, task: Task, artifact: dict[str, Any], **_: Any) -> RewardResult:
         """Score one story."""
         share = share_of_vowels(artifact["text"])
         return RewardResult(total=share, parts={"vowels": share}, is_success=False)

@@ -112,6 +112,7 @@ class Run:
         await self.engines.call_all("pause")
         await self.engines.call_all("sleep")
         yield
+        await self.policy.call_all("release_memory")
         await self.engines.call_all("wake", ["weights"])
 
     async def push_weights(self) -> None:

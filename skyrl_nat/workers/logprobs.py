@@ -88,7 +88,7 @@ def _logit_gradients(
 
 
 def _part_of(grad: Tensor | None, part: slice) -> Tensor | None:
-    return None if grad is None else grad[part]
+    return None if grad is None else grad[part].clone()
 
 
 @cache
@@ -111,7 +111,9 @@ class _ChunkedLogprobs(torch.autograd.Function):
         for start in range(0, size, options.chunk_tokens):
             part = slice(start, start + options.chunk_tokens)
             logits = _logits(hidden[part], weight, options.fp32_head)
-            logprobs[part], normalisers[part], entropies[part] = statistics(logits, targets[part], options.temperature)
+            # A copy: the compiler would tie the size of what a view is part of to the chunk's.
+            found = statistics(logits, targets[part].clone(), options.temperature)
+            logprobs[part], normalisers[part], entropies[part] = found
         ctx.save_for_backward(hidden, weight, targets, normalisers, entropies)
         ctx.options = options
         ctx.set_materialize_grads(False)
@@ -129,7 +131,8 @@ class _ChunkedLogprobs(torch.autograd.Function):
             logits = _logits(hidden[part], weight, options.fp32_head)
             of_part = (_part_of(grads[0], part), _part_of(grads[1], part))
             settings = (of_part, options.temperature, weight.dtype)
-            scaled = gradients(logits, targets[part], normalisers[part], entropies[part], *settings)
+            given = (tensor[part].clone() for tensor in (targets, normalisers, entropies))
+            scaled = gradients(logits, *given, *settings)
             grad_hidden[part] = scaled @ weight
             if weight.dtype is torch.float32:
                 grad_weight.addmm_(scaled.T, hidden[part])

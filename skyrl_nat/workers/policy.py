@@ -138,6 +138,11 @@ class PolicyWorker(ModelWorker):
             self._count_skipped(is_applied, grad_norm)
         return metrics | {"loss/num_skipped": float(self.num_skipped)}
 
+    def release_memory(self) -> None:
+        """Give memory that was freed after training back to the GPU, for the engine on it."""
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+
     def weight_manifest(self, dtype: str | None = None) -> list[TensorSpec]:
         """Return names, shapes and format of all tensors in the order in which they are sent.
 

@@ -52,14 +52,15 @@ def test_compiled_layers_and_head_give_the_plain_values_and_gradients(tmp_path: 
         assert torch.allclose(plain, compiled, rtol=1e-3, atol=2e-4)
 
 
-def test_new_lengths_are_not_compiled_for_again(tmp_path: Path) -> None:
+def test_many_lengths_need_few_compilations_and_lengths_seen_before_none(tmp_path: Path) -> None:
     folder = make_tiny_model(tmp_path, hidden_size=64)
     module = make(folder, Dtype.bfloat16, compile=True)
     torch._dynamo.utils.counters.clear()
     counts = []
-    for lengths in ((40, 9), (77, 3), (130,), (5, 6, 7, 8), (64,), (201, 33, 7)):
-        samples = [sample(number, length) for number, length in enumerate(lengths)]
-        logprobs, _ = module.score(build_micro_batch(samples, [1.0] * len(samples)).to(CUDA))
-        logprobs.sum().backward()
-        counts.append(torch._dynamo.utils.counters["stats"]["unique_graphs"])
-    assert counts[-1] == counts[2], counts
+    for _ in range(2):
+        for lengths in ((40, 9), (77, 3), (130,), (5, 6, 7, 8), (64,), (201, 33, 7)):
+            samples = [sample(number, length) for number, length in enumerate(lengths)]
+            logprobs, _ = module.score(build_micro_batch(samples, [1.0] * len(samples)).to(CUDA))
+            logprobs.sum().backward()
+            counts.append(torch._dynamo.utils.counters["stats"]["unique_graphs"])
+    assert counts[-1] == counts[5] <= 16, counts

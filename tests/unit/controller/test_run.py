@@ -59,6 +59,16 @@ class Transport:
         await engines.call_all("update_weights")
 
 
+class Freeing:
+    """A policy rank that notes when it gives memory back, among the engine's calls."""
+
+    def __init__(self, calls: list[str]) -> None:
+        self.calls = calls
+
+    def release_memory(self) -> None:
+        self.calls.append("release")
+
+
 def run_of(engine: SleepyEngine, placement: Placement) -> Run:
     """Return a run that has what a step asks of engines, and nothing else."""
     run = object.__new__(Run)
@@ -66,7 +76,8 @@ def run_of(engine: SleepyEngine, placement: Placement) -> Run:
     config = RunConfig.__new__(RunConfig)
     config.cluster = cluster
     config.weight_sync = WeightSyncConfig()
-    run.config, run.engines, run.policy = config, LocalCalls([engine]), None  # type: ignore[assignment]
+    run.config = config
+    run.engines, run.policy = LocalCalls([engine]), LocalCalls([Freeing(engine.calls)])  # type: ignore[assignment]
     run._transport, run._is_connected, run.step = Transport(), False, 1  # type: ignore[assignment]
     return run
 
@@ -76,7 +87,7 @@ def run_of(engine: SleepyEngine, placement: Placement) -> Run:
     [
         (
             Placement.colocated,
-            ["pause", "sleep", "wake weights", "pause", "update", "wake kv_cache", "resume"],
+            ["pause", "sleep", "release", "wake weights", "pause", "update", "wake kv_cache", "resume"],
         ),
         (Placement.disaggregated, ["pause", "update", "resume"]),
     ],

@@ -157,11 +157,12 @@ def test_answers_of_different_types_are_different_answers() -> None:
         check_variety("count", "list[int]", [[1, 2], [1, 2], [2, 1]])
 
 
-def test_every_function_gets_inputs_of_its_own() -> None:
-    first, second = tool("return x * 2", "first"), tool(POSITIVE, "second", raises="x is negative")
-    drawn = {"first": list(range(5, 25)), "second": [0, *range(50, 69), -3]}
+def test_every_function_gets_the_inputs_that_notice_its_own_mistakes() -> None:
+    """The last candidate is needed for the first function's mistakes, and not for those of the second."""
+    first, second = tool(SPECIAL, "first"), tool(POSITIVE, "second", raises="x is negative")
+    drawn = {"first": [*range(11, 30), 500], "second": [0, *range(50, 69), -3]}
     choose_inputs(asker_of(first, second), [first, second], drawn, {"first": [], "second": [-4]})
-    assert (first["inputs"], first["examples"], first["errors"]) == (list(range(5, 15)), [22, 23, 24], [])
+    assert (first["inputs"], first["examples"], first["errors"]) == ([*range(11, 20), 500], [27, 28, 29], [])
     assert (second["inputs"], second["examples"], second["errors"]) == ([0, *range(50, 59)], [66, 67, 68], [-4, -3])
 
 
