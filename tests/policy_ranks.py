@@ -13,7 +13,7 @@ from skyrl_nat.algorithms.reduction import REDUCTIONS
 from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.batching.packing import attach_logprobs, pack
 from skyrl_nat.config.algorithm import AlgorithmConfig
-from skyrl_nat.config.model import ModelConfig, OptimizerConfig
+from skyrl_nat.config.model import LoraConfig, ModelConfig, OptimizerConfig
 from skyrl_nat.types import TrainingSample
 from skyrl_nat.workers.model import full_tensor
 from skyrl_nat.workers.objective import StepConstants
@@ -143,10 +143,18 @@ def gradients(worker: PolicyWorker) -> dict[str, Tensor]:
     return {moments[id(p)]: full_tensor(state["exp_avg"]) / scale for p, state in worker.optimizer.state.items()}
 
 
-def _rank_main(rank: int, world_size: int, port: int, model: str, out: str, device: str) -> None:
+def _rank_main(rank: int, world_size: int, port: int, model: str, out: str, device: str, lora_rank: int) -> None:
     """One spawned rank: two steps, metrics, weights and a checkpoint into a folder."""
     torch.set_num_threads(1)
-    worker = make_worker(Path(model), rank=rank, world_size=world_size, port=port, device=device, algorithm=RECOMPUTE)
+    worker = make_worker(
+        Path(model),
+        model={"lora": LoraConfig(rank=lora_rank)},
+        rank=rank,
+        world_size=world_size,
+        port=port,
+        device=device,
+        algorithm=RECOMPUTE,
+    )
     grid, constants = make_grid(make_samples(), num_ranks=world_size, budget=40)
     metrics = train_steps(worker, grid[rank], constants, 2)
     worker.save(Path(out) / "checkpoint")
@@ -165,9 +173,11 @@ def _rank_main(rank: int, world_size: int, port: int, model: str, out: str, devi
     worker.close()
 
 
-def run_ranks(world_size: int, model: Path, out: Path, device: str = "cpu") -> list[dict[str, Any]]:
+def run_ranks(
+    world_size: int, model: Path, out: Path, device: str = "cpu", *, lora_rank: int = 0
+) -> list[dict[str, Any]]:
     """Run `_rank_main` in spawned processes and return what each rank saved."""
-    arguments = (world_size, free_port(), str(model), str(out), device)
+    arguments = (world_size, free_port(), str(model), str(out), device, lora_rank)
     # One server imports the slow packages once and forks clean ranks.
     multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOADED)
     mp.start_processes(_rank_main, arguments, nprocs=world_size, start_method="forkserver")

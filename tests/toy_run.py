@@ -18,6 +18,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from skyrl_nat.batching.advantages import has_signal
+from skyrl_nat.cluster.group import BaseModelCalls
 from skyrl_nat.config.algorithm import DynamicSampling
 from skyrl_nat.config.load import load_config
 from skyrl_nat.config.run import RunConfig
@@ -156,7 +157,7 @@ class ToyRun:
 
     config: RunConfig
     policy: LocalRank
-    reference: LocalRank | None
+    reference: LocalRank | BaseModelCalls | None
     sampler: Sampler
     coefficients: Coefficients
     step: int = 0
@@ -188,7 +189,8 @@ def open_run(folder: Path, *overrides: str) -> Iterator[ToyRun]:
     policy = PolicyWorker(
         optimizer=config.optimizer, algorithm=config.algorithm, total_steps=300, **_common_settings(config)
     )
-    reference = ReferenceWorker(**_common_settings(config)) if config.algorithm.needs_reference else None
+    has_own = config.algorithm.needs_reference and not config.model.lora.rank
+    reference = ReferenceWorker(**_common_settings(config)) if has_own else None
     workers = [policy, reference] if reference else [policy]
     try:
         for worker in workers:
@@ -197,7 +199,7 @@ def open_run(folder: Path, *overrides: str) -> Iterator[ToyRun]:
         yield ToyRun(
             config=config,
             policy=LocalRank(policy),
-            reference=LocalRank(reference) if reference else None,
+            reference=_reference_of(config, policy, reference),
             sampler=Sampler(folder),
             coefficients=Coefficients(config.algorithm.kl_coefficient, config.algorithm.entropy_coefficient),
         )
@@ -224,6 +226,14 @@ async def _train(run: ToyRun, num_batches: int, recorded: Sequence[RolloutGroup]
         run.sampler.load(run.policy.worker.export_weights())
         run.step += 1
     return history
+
+
+def _reference_of(
+    config: RunConfig, policy: PolicyWorker, own: ReferenceWorker | None
+) -> LocalRank | BaseModelCalls | None:
+    if own is None and config.algorithm.needs_reference:
+        return BaseModelCalls(LocalRank(policy))  # pyright: ignore[reportArgumentType]
+    return LocalRank(own) if own else None
 
 
 def _common_settings(config: RunConfig) -> dict[str, Any]:

@@ -101,6 +101,35 @@ class ActorGroup:
             raise WorkerError(f"{who} failed in `{method}`: {type(cause).__name__}: {cause}") from error
 
 
+class BaseModelCalls:
+    """A reference without a model of its own: the policy's ranks, whose adapters are off during its calls (LoRA)."""
+
+    def __init__(self, policy: ActorGroup) -> None:
+        """Take the policy's ranks."""
+        self._policy = policy
+
+    @property
+    def size(self) -> int:
+        """Number of ranks."""
+        return self._policy.size
+
+    async def call_all(self, method: str, *args: Any, **kwargs: Any) -> list[Any]:
+        """Call a method on every rank; see `call_each`."""
+        return await self._policy.call_all(_ON_BASE[method], *args, **kwargs)
+
+    async def call_each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """Call a method of a reference on every rank with its own arguments."""
+        return await self._policy.call_each(_ON_BASE[method], arguments)
+
+    def call_opaque(self, rank: int, method: str, *args: Any) -> Any:
+        """Start a call and return its reference."""
+        return self._policy.call_opaque(rank, _ON_BASE[method], *args)
+
+
+_ON_BASE = {"compute_logprobs": "compute_base_logprobs"}
+"""Method of a reference -> what the policy has for it."""
+
+
 def _first_line(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

@@ -11,13 +11,14 @@ from ray.util.placement_group import PlacementGroup
 
 from skyrl_nat.cluster.actors import spawn
 from skyrl_nat.cluster.clients import RemoteEngine, RemoteEnvironments, RemoteRewards
-from skyrl_nat.cluster.group import ActorGroup
+from skyrl_nat.cluster.group import ActorGroup, BaseModelCalls
 from skyrl_nat.cluster.placement import PlacementPlan, plan_placement
 from skyrl_nat.cluster.session import ray_session, reserved
 from skyrl_nat.config.cluster import Device
 from skyrl_nat.config.rollout import EngineKind
 from skyrl_nat.config.run import RunConfig
 from skyrl_nat.environments.judge import has_validator
+from skyrl_nat.weight_sync.base import WorkerCalls
 
 ENGINES = {
     EngineKind.vllm: "skyrl_nat.engines.vllm:VllmEngine",
@@ -35,7 +36,7 @@ class Topology:
 
     plan: PlacementPlan
     policy: ActorGroup
-    reference: ActorGroup | None
+    reference: WorkerCalls | None
     engines: ActorGroup
     engine_clients: list[RemoteEngine]
     environments: RemoteEnvironments
@@ -96,9 +97,9 @@ class _Starter:
     async def start(self) -> Topology:
         config = self._config
         policy = self._policy_group("policy", "skyrl_nat.workers.policy:PolicyWorker", self._policy_arguments())
-        reference = None
-        if config.algorithm.needs_reference:
-            reference = self._policy_group(
+        own_reference = None
+        if config.algorithm.needs_reference and not config.model.lora.rank:
+            own_reference = self._policy_group(
                 "reference", "skyrl_nat.workers.reference:ReferenceWorker", self._reference_arguments()
             )
         engines = self._engine_group()
@@ -112,16 +113,16 @@ class _Starter:
             },
         )
         rewards = self._reward_group()
-        groups = [group for group in (policy, reference, engines, environments, rewards) if group is not None]
+        groups = [group for group in (policy, own_reference, engines, environments, rewards) if group is not None]
         limit = config.cluster.start_timeout_s
         identities = await asyncio.gather(*[group.wait_ready(limit) for group in groups])
         await asyncio.gather(
-            self._start_engines(engines), self._build(policy), *([self._build(reference)] if reference else [])
+            self._start_engines(engines), self._build(policy), *([self._build(own_reference)] if own_reference else [])
         )
         return Topology(
             plan=self._plan,
             policy=policy,
-            reference=reference,
+            reference=self._reference(policy, own_reference),
             engines=engines,
             engine_clients=[
                 RemoteEngine(engines, rank, config.engine.request_timeout_s) for rank in range(engines.size)
@@ -130,6 +131,12 @@ class _Starter:
             rewards=None if rewards is None else RemoteRewards(rewards),
             identities={group.role: found for group, found in zip(groups, identities, strict=True)},
         )
+
+    def _reference(self, policy: ActorGroup, own: ActorGroup | None) -> WorkerCalls | None:
+        """Return who answers for the reference: with LoRA the policy itself, without its adapters."""
+        if own is None and self._config.algorithm.needs_reference:
+            return BaseModelCalls(policy)
+        return own
 
     async def _start_engines(self, engines: ActorGroup) -> None:
         """Start engines that share a GPU one after the other: each looks how much of its memory is left."""

@@ -1,9 +1,9 @@
 """The model in training: weights, precision and how it is laid out."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
-from skyrl_nat.config.checks import require, require_finite, require_not_negative
+from skyrl_nat.config.checks import require, require_finite, require_not_negative, require_positive
 
 
 class Dtype(StrEnum):
@@ -11,6 +11,32 @@ class Dtype(StrEnum):
 
     float32 = "float32"
     bfloat16 = "bfloat16"
+
+
+@dataclass(kw_only=True, slots=True)
+class LoraConfig:
+    """Section `model.lora`: train low-rank adapters beside frozen weights."""
+
+    rank: int = 0
+    """0 trains all weights."""
+    alpha: float = 32.0
+    """What the adapters say is multiplied by alpha / rank."""
+    targets: list[str] = field(
+        default_factory=lambda: ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
+    )
+    """Names of the linear layers that get one."""
+
+    def __post_init__(self) -> None:
+        require_finite(self, "model.lora")
+        require_not_negative(self, "model.lora", "rank")
+        require_positive(self, "model.lora", "alpha")
+        require(
+            bool(self.targets) and all(self.targets),
+            "model.lora.targets",
+            "name linear layers",
+            self.targets,
+            "The default names all of a Llama- or Qwen-like decoder.",
+        )
 
 
 @dataclass(kw_only=True, slots=True)
@@ -31,6 +57,7 @@ class ModelConfig:
     """Tokens per chunk of the LM head, so that full logits never exist."""
     fp32_head: bool = False
     """Logits in fp32 instead of rounded to `compute_dtype`; `engine.fp32_head` follows it."""
+    lora: LoraConfig = field(default_factory=LoraConfig)
     trust_remote_code: bool = False
     """Run Python that comes with the model folder."""
 

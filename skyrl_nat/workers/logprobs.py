@@ -125,17 +125,20 @@ class _ChunkedLogprobs(torch.autograd.Function):
         gradients = _compiled(_logit_gradients) if options.is_compiled else _logit_gradients
         hidden, weight, targets, normalisers, entropies = ctx.saved_tensors
         grad_hidden = torch.zeros_like(hidden)
-        grad_weight = torch.zeros_like(weight, dtype=torch.float32)
+        # A frozen head, as with LoRA, needs none.
+        grad_weight = torch.zeros_like(weight, dtype=torch.float32) if ctx.needs_input_grad[1] else None
         for start in range(0, targets.numel(), options.chunk_tokens):
             part = slice(start, start + options.chunk_tokens)
             logits = _logits(hidden[part], weight, options.fp32_head)
             of_part = (_part_of(grads[0], part), _part_of(grads[1], part))
             settings = (of_part, options.temperature, weight.dtype)
-            given = (tensor[part].clone() for tensor in (targets, normalisers, entropies))
-            scaled = gradients(logits, *given, *settings)
+            known = (targets[part].clone(), normalisers[part].clone(), entropies[part].clone())
+            scaled = gradients(logits, *known, *settings)
             grad_hidden[part] = scaled @ weight
+            if grad_weight is None:
+                continue
             if weight.dtype is torch.float32:
                 grad_weight.addmm_(scaled.T, hidden[part])
             else:
                 grad_weight += scaled.T @ hidden[part]
-        return grad_hidden, grad_weight.to(weight.dtype), None, None
+        return grad_hidden, None if grad_weight is None else grad_weight.to(weight.dtype), None, None

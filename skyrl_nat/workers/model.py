@@ -16,7 +16,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, Pre
 from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.config.model import ModelConfig
 from skyrl_nat.errors import ConfigError
-from skyrl_nat.workers import attention
+from skyrl_nat.workers import attention, lora
 from skyrl_nat.workers.logprobs import HeadOptions, token_logprobs
 
 PREFIX = "causal_lm."
@@ -138,6 +138,8 @@ def build_packed_model(path: Path, config: ModelConfig, *, temperature: float, i
     # Layers recompute only in train mode; without dropout that mode changes nothing else.
     model.train(is_trainable)
     model.requires_grad_(is_trainable)
+    if is_trainable and config.lora.rank:
+        lora.add_adapters(model, config.lora)
     if is_trainable and config.activation_checkpointing:
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
     if config.compile:
@@ -195,9 +197,25 @@ def reshard(module: nn.Module) -> None:
 
 
 def checkpoint_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
-    """Yield every parameter once under its name in a Hugging Face checkpoint; a tied head is left out."""
+    """Yield every weight under its name in a Hugging Face checkpoint; adapters and a tied head are left out."""
     for name, parameter in module.named_parameters():
-        yield name.removeprefix(PREFIX), parameter
+        if not lora.is_adapter(name):
+            yield lora.name_of_frozen(name.removeprefix(PREFIX)), parameter
+
+
+def trained_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
+    """Yield what the optimizer moves: all weights, or the adapters alone."""
+    for name, parameter in module.named_parameters():
+        if parameter.requires_grad:
+            yield name.removeprefix(PREFIX), parameter
+
+
+def full_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield every weight in full as it is computed with, adapters added; all ranks must read to the end."""
+    adapters = {name.removeprefix(PREFIX): adapter for name, adapter in lora.deltas(module).items()}
+    for name, parameter in checkpoint_parameters(module):
+        full = full_tensor(parameter.detach())
+        yield name, full + adapters[name].delta() if name in adapters else full
 
 
 def full_tensor(tensor: Tensor) -> Tensor:

@@ -18,7 +18,8 @@ from skyrl_nat.config.model import ModelConfig, OptimizerConfig
 from skyrl_nat.errors import StoppedError, WeightSyncError, WorkerError
 from skyrl_nat.weight_sync.base import TensorSpec, tensor_digest
 from skyrl_nat.workers.base import ModelWorker
-from skyrl_nat.workers.model import checkpoint_parameters, full_tensor
+from skyrl_nat.workers.lora import adapters_off, write_adapter
+from skyrl_nat.workers.model import PREFIX, checkpoint_parameters, full_tensor, full_weights, trained_parameters
 from skyrl_nat.workers.objective import PEAKS, SUMS, StepConstants, micro_batch_loss, named_metrics
 from skyrl_nat.workers.optimizer import build_optimizer, lr_at, set_lr
 
@@ -90,7 +91,7 @@ class PolicyWorker(ModelWorker):
             `num_parameters` of the whole model.
         """
         info = super().build()
-        self._optimizer = build_optimizer(checkpoint_parameters(self.module), self.optimizer_config)
+        self._optimizer = build_optimizer(trained_parameters(self.module), self.optimizer_config)
         return info
 
     def train(self, micro_batches: Sequence[MicroBatch], constants: StepConstants) -> dict[str, float]:
@@ -138,6 +139,11 @@ class PolicyWorker(ModelWorker):
             self._count_skipped(is_applied, grad_norm)
         return metrics | {"loss/num_skipped": float(self.num_skipped)}
 
+    def compute_base_logprobs(self, micro_batches: Sequence[MicroBatch]) -> list[Tensor]:
+        """Return the log-probs of the frozen weights alone, the reference of LoRA; see `compute_logprobs`."""
+        with adapters_off(self.module):
+            return self.compute_logprobs(micro_batches)
+
     def release_memory(self) -> None:
         """Give memory that was freed after training back to the GPU, for the engine on it."""
         if self.device.type == "cuda":
@@ -164,8 +170,7 @@ class PolicyWorker(ModelWorker):
             Checkpoint name, and a tensor on this rank's device that shares no memory with the model.
         """
         target = getattr(torch, dtype or self._transfer_dtype)
-        for name, parameter in checkpoint_parameters(self.module):
-            full = full_tensor(parameter.detach())
+        for name, full in full_weights(self.module):
             # One rank's shard is the whole tensor: what leaves must not change with the next step.
             yield name, full.to(target, copy=True)
 
@@ -234,7 +239,7 @@ class PolicyWorker(ModelWorker):
             "num_skipped": self.num_skipped,
             "num_skipped_in_a_row": self.num_skipped_in_a_row,
         }
-        save_sharded(Path(folder), checkpoint_parameters(self.module), self.optimizer, counters)
+        save_sharded(Path(folder), trained_parameters(self.module), self.optimizer, counters)
 
     def load(self, folder: str | Path) -> None:
         """Take model, optimizer and step counters from a checkpoint of any number of ranks.
@@ -243,13 +248,13 @@ class PolicyWorker(ModelWorker):
             folder: Written by `save`.
         """
         names = ("num_steps", "num_skipped", "num_skipped_in_a_row")
-        counters = load_sharded(Path(folder), checkpoint_parameters(self.module), self.optimizer, names)
+        counters = load_sharded(Path(folder), trained_parameters(self.module), self.optimizer, names)
         self.num_steps = counters["num_steps"]
         self.num_skipped = counters["num_skipped"]
         self.num_skipped_in_a_row = counters["num_skipped_in_a_row"]
 
     def export_hf(self, folder: str | Path, dtype: str | None = None) -> None:
-        """Write a Hugging Face folder with weights, config and tokenizer (rank 0 writes).
+        """Write a Hugging Face folder with weights, config and tokenizer, and adapters beside them (rank 0 writes).
 
         Args:
             folder: Created if missing.
@@ -259,6 +264,9 @@ class PolicyWorker(ModelWorker):
         weights = self.export_weights(chosen)
         if self.rank == 0:
             write_hf_folder(Path(folder), resolve_model(self.model_path), weights, chosen)
+        if self.model_config.lora.rank:
+            target = Path(folder) / "adapter" if self.rank == 0 else Path()
+            write_adapter(target, self.module, self.model_config.lora, PREFIX, self.model_config.path)
         dist.barrier()
 
     def checksums(self, dtype: str | None = None) -> dict[str, str]:

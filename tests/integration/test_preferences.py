@@ -18,6 +18,7 @@ from skyrl_nat.rollouts.recorded import RecordedGroups
 from skyrl_nat.types import Rollout, RolloutGroup
 
 NUM_TRAINED, NUM_HELD_OUT, NUM_STEPS = 24, 24, 30
+LORA = ("model.lora.rank=8", "optimizer.lr=1e-2")
 RECORDED = "environment.recorded_files=[rows.jsonl]"
 
 
@@ -73,8 +74,10 @@ def sign_test(differences: Sequence[float]) -> float:
     [
         (("algorithm=kto",), {"label": (True, False)}),
         (("algorithm=offline_grpo",), {"reward": (1.0, 0.0)}),
+        (("algorithm=kto", *LORA), {"label": (True, False)}),
+        (("algorithm=offline_grpo", *LORA), {"reward": (1.0, 0.0)}),
     ],
-    ids=["kto", "offline_grpo"],
+    ids=["kto", "offline_grpo", "kto, LoRA", "offline_grpo, LoRA"],
 )
 def test_good_completions_gain_over_bad_ones_on_prompts_that_were_not_trained(
     folder: Path, tmp_path: Path, overrides: tuple[str, ...], verdicts: dict[str, Any]

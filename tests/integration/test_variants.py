@@ -1,5 +1,6 @@
 """Complete runs that differ in their parts: a KL term, a disaggregated placement, the real vLLM and its death."""
 
+import json
 import os
 import signal
 import time
@@ -31,6 +32,26 @@ def test_kl_run_on_a_disaggregated_placement_starts_at_zero_and_moves_away(tmp_p
     for entry in steps:
         expected = entry["loss/policy"] + 0.1 * entry["loss/kl"]
         assert entry["loss/total"] == pytest.approx(expected, rel=1e-6, abs=1e-9)
+
+
+def test_lora_run_measures_distance_from_its_own_base_and_goes_on_from_a_checkpoint(tmp_path):
+    lora = (
+        "name=lora",
+        "model.lora.rank=4",
+        "optimizer.lr=1e-2",
+        "algorithm.kl_coefficient=0.1",
+        "weight_sync.verify_checksums=true",
+        "evaluation.before_and_after=false",
+    )
+    small_run.run(tmp_path, *lora, "trainer.steps=2")
+    small_run.run(tmp_path, *lora, "trainer.steps=3", "resume=latest")
+    steps = small_run.metrics(tmp_path, "lora")
+    assert [entry["step"] for entry in steps] == [1, 2, 3]
+    assert abs(steps[0]["loss/kl"]) < 1e-7, "the adapters are 0 at the start"
+    assert 1e-7 < steps[1]["loss/kl"] < steps[2]["loss/kl"], "a resumed run goes on where the adapters were"
+    assert all(entry["loss/rollout_logprob_diff"] < 1e-4 for entry in steps), "engines have the sum of both"
+    roles = json.loads((tmp_path / "runs" / "lora" / "topology.json").read_text())["identities"]
+    assert "reference" not in roles, "no second model"
 
 
 def test_killed_vllm_engine_is_one_named_error_and_leaves_no_process_behind(tmp_path):

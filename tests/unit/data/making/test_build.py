@@ -5,9 +5,10 @@ import re
 from typing import Any
 
 import pytest
-from mini_nat import open_oracle
+from mini_nat import OracleSandbox, open_oracle
 
 from skyrl_nat.data.making.build import MAX_MUTANTS, NUM_MUTANTS, all_functions, build_task, draft_of, mutants_of
+from skyrl_nat.environments.nat_agent.oracle import ReferenceOracle
 from skyrl_nat.environments.nat_agent.payload import Reference, parse_hidden, parse_spec
 from skyrl_nat.errors import DataError
 from skyrl_nat.types import Task
@@ -43,9 +44,9 @@ STEP = "return x + 1 if x > 0 else 7"
 
 
 def flow(**changes: Any) -> dict[str, Any]:
-    body = "return await plus.ainvoke(await double.ainvoke(x))"
+    body = "return await double.ainvoke(await plus.ainvoke(x))"
     tool = {
-        "name": "flow", "args": {"x": "int"}, "returns": "int", "does": "Double x, then add 1.", "body": body,
+        "name": "flow", "args": {"x": "int"}, "returns": "int", "does": "Add 1 to x, then double it.", "body": body,
         "uses": ["double", "plus"], "examples": [6], "draw": DRAW,
     }  # fmt: skip
     return copy.deepcopy(tool | changes)
@@ -93,7 +94,7 @@ def test_mutants_are_versions_with_one_mistake_each() -> None:
     draft = draft_of({"tools": [double(), plus(body="return x + " + " + ".join("123456789"))]})
     assert sorted(mutants_of(draft, "double")) == [code("x * 3"), code("x + 2")]
     many = mutants_of(draft, "plus")
-    assert len(set(many)) == len(many) == NUM_MUTANTS  # of 9 signs and 9 numbers
+    assert len(set(many)) == len(many) == NUM_MUTANTS == 12  # of 9 signs and 9 numbers
     assert many == mutants_of(draft, "plus")
 
 
@@ -122,6 +123,27 @@ def test_single_tool_becomes_what_is_seen() -> None:
         "integration": {"llms": []},
         "e2e": [],
     }
+
+
+def test_types_become_json_schemas() -> None:
+    kinds = {"a": "int", "b": "float", "c": "str", "d": "bool", "e": "list[int]", "f": "list[float]", "g": "list[str]"}
+    values = [
+        {"a": n, "b": 0.5, "c": "x", "d": True, "e": [1], "f": [1.5], "g": ["y"]} for n in (3, 7, 10)
+    ]  # fmt: skip
+    tool = double(args=kinds, returns="list[float]", body="return [a + b]", draw={}, examples=values[:1])
+    [shown] = build(tool | {"inputs": values[1:]}, e2e=values[2:]).payload["tools"]
+    assert shown["inputs"]["properties"] == {
+        "a": {"type": "integer"},
+        "b": {"type": "number"},
+        "c": {"type": "string"},
+        "d": {"type": "boolean"},
+        "e": {"type": "array", "items": {"type": "integer"}},
+        "f": {"type": "array", "items": {"type": "number"}},
+        "g": {"type": "array", "items": {"type": "string"}},
+    }
+    assert shown["inputs"]["required"] == ["a", "b", "c", "d", "e", "f", "g"]
+    assert shown["output"] == {"type": "array", "items": {"type": "number"}}
+    assert shown["examples"] == [{"input": values[0], "output": [3.5]}]
 
 
 def test_single_tool_becomes_what_is_hidden() -> None:
@@ -166,18 +188,18 @@ def test_workflow_function_is_asked_end_to_end_and_its_examples_stand_in_for_hid
     workflow = task.payload["workflow"]
     assert (workflow["type"], workflow["uses"]) == ("custom", ["double", "plus"])
     assert workflow["function"]["uses"] == ["double", "plus"]
-    assert workflow["function"]["examples"] == [{"input": 6, "output": 13}]
+    assert workflow["function"]["examples"] == [{"input": 6, "output": 14}]
     assert [tool["name"] for tool in task.payload["tools"]] == ["double", "plus"]
-    assert task.hidden["e2e"] == [{"input": 50, "output": 101}, {"input": 60, "output": 121}]
-    assert task.hidden["vectors"][-1] == {"tool": "flow", "input": 6, "output": 13}
-    assert task.hidden["reference"]["flow"]["source"].startswith("async def run(x):\n    return await plus.ainvoke(")
+    assert task.hidden["e2e"] == [{"input": 50, "output": 102}, {"input": 60, "output": 122}]
+    assert task.hidden["vectors"][-1] == {"tool": "flow", "input": 6, "output": 14}
+    assert task.hidden["reference"]["flow"]["source"].startswith("async def run(x):\n    return await double.ainvoke(")
 
 
 def test_whole_agent_asks_for_tests_and_a_server_and_shows_one_fresh_run() -> None:
     task = build(double(), plus(), workflow=flow(), whole={"tests": 3, "mcp": ["plus"]})
     assert task.payload["integration"] == {"llms": [], "mcp": ["plus"], "num_tests": 3, "is_installable": True}
     [run] = task.payload["e2e"]
-    assert run == {"input": run["input"], "output": run["input"] * 2 + 1}
+    assert run == {"input": run["input"], "output": (run["input"] + 1) * 2}
     assert 100 <= run["input"] <= 900
     assert run["input"] not in [50, 60]
     assert set(task.hidden["solution"]) == {
@@ -245,6 +267,22 @@ def test_same_source_gives_the_same_task_and_stays_as_it_is() -> None:
     assert one == before
     other = build_task({**one, "id": "other"}, "nat_agent/train/small", open_oracle())
     assert other.hidden["e2e"] != first.hidden["e2e"]
+
+
+def test_references_are_asked_all_at_once_and_then_their_mistakes() -> None:
+    sandbox = OracleSandbox()
+    tool = double(body=REFUSING, raises="x is negative", inputs=[0, 5], errors=[-3])
+    build_task(source(tool, plus(), workflow_type="sequential_executor"), "t", ReferenceOracle(sandbox))
+    first, *mistakes = [[(call["chain"], call["input"]) for call in job.arguments["calls"]] for job in sandbox.jobs]
+    chain = ["double", "plus"]
+    assert first == [
+        (["double"], 4), (["double"], 0), (["double"], 5), (["double"], -3), (["plus"], 4), (["plus"], 3),
+        (["plus"], 7), (["plus"], 10), (chain, 50), (chain, 60),
+    ]  # fmt: skip
+    assert mistakes == [
+        [(["double"], 0), (["double"], 5), (["double"], -3)],
+        [(["plus"], 3), (["plus"], 7), (["plus"], 10)],
+    ]
 
 
 def test_halves_are_read_back_as_records() -> None:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
-from mini_nat import open_oracle
+from mini_nat import OracleSandbox, open_oracle
 
 from skyrl_nat.data.making.build import Source, build_task
-from skyrl_nat.data.planner.cross_check import checked_source
+from skyrl_nat.data.planner.cross_check import NUM_REFERENCES, checked_source
+from skyrl_nat.environments.nat_agent.oracle import ReferenceOracle
 from skyrl_nat.errors import DataError
 
 WORDS = [
@@ -94,7 +95,9 @@ def test_same_draft_gives_the_same_source_and_stays_as_it_is() -> None:
     first, again = (check(planned, "return x * 2", "return x + x") for _ in range(2))
     assert first == again
     assert planned == before
-    assert first["e2e"] != first["tools"][0]["inputs"][:4]
+    drawn = set(first["e2e"])
+    assert drawn <= set(range(40, 89))
+    assert not drawn <= set(range(40, 90, 3))  # fresh ones in the likeness of the samples
 
 
 def test_inputs_on_which_versions_disagree_are_dropped_and_no_others() -> None:
@@ -109,6 +112,7 @@ def test_inputs_on_which_versions_disagree_are_dropped_and_no_others() -> None:
 @pytest.mark.parametrize("place", [1, 2])
 def test_description_that_versions_read_differently_is_refused(place: int) -> None:
     versions = list(VERSIONS)
+    assert len(versions) == NUM_REFERENCES
     versions[place] = except_for(WORDS[4:7])
     assert reason(draft(), *versions) == (
         "3 versions of shout must agree on 90% of the inputs, they do on 17 of 20: its description is ambiguous"
@@ -200,6 +204,8 @@ def test_example_is_never_a_hidden_input_or_a_run() -> None:
     assert source["tools"][0]["examples"] == ["cedar", "tulip"]
     assert source["tools"][0]["inputs"] == [word for word in WORDS[:10] if word != "cedar"]
     assert source["e2e"] == WORDS[15:19]
+    twice = draft(tool(examples=[*shown(left="LEFT!"), *shown(right="RIGHT!"), *shown(left="LEFT!")]))
+    assert check(twice, *VERSIONS)["tools"][0]["examples"] == ["left", "right"]
 
 
 def test_refused_samples_become_errors_and_must_be_refused() -> None:
@@ -220,12 +226,13 @@ def test_draft_with_a_value_that_is_no_input_is_refused() -> None:
 SIZE = {"returns": "int", "examples": shown(left=28, go=14), "description": "Return the letters times seven."}
 
 
-def sequence(size: str) -> Source:
+def sequence(size: str, sandbox: OracleSandbox | None = None) -> Source:
     planned = draft(tool(), tool("size", **SIZE), workflow="sequential_executor")
     planned["tools"][1] |= {"samples": [json.dumps("x" * number) for number in range(3, 23)]}
     if "raise" in size:
         planned["tools"][1] |= {"refuses_when": "text begins with certain letters", "refused_samples": ['"A"']}
-    return checked_source(planned, [{"shout": SHOUT, "size": size}, {"shout": FORMAT, "size": size}], open_oracle())
+    oracle = ReferenceOracle(sandbox or OracleSandbox())
+    return checked_source(planned, [{"shout": SHOUT, "size": size}, {"shout": FORMAT, "size": size}], oracle)
 
 
 def test_sequence_runs_inputs_of_its_first_tool_through_all() -> None:
@@ -234,6 +241,17 @@ def test_sequence_runs_inputs_of_its_first_tool_through_all() -> None:
     assert source["e2e"] == WORDS[-4:]
     task = build_task(source, "t", open_oracle())
     assert [run["output"] for run in task.hidden["e2e"]] == [49, 42, 42, 42]  # QUARRY! has seven letters
+
+
+def test_references_are_asked_many_inputs_at_once() -> None:
+    sandbox = OracleSandbox()
+    sequence("return len(text) * 7", sandbox)
+    assert [len(job.arguments["calls"]) for job in sandbox.jobs] == [
+        *(20, 20),  # do the versions agree
+        *(2, 2),  # do they give the examples
+        *(40, 20, 20),  # what the references say, and their mistakes
+        20,  # the chain
+    ]
 
 
 def size_but_for(last: str) -> str:

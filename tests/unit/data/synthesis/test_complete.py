@@ -5,12 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from mini_nat import open_oracle
+from mini_nat import OracleSandbox, open_oracle
 
 from skyrl_nat.data.making.build import Source, build_task
 from skyrl_nat.data.synthesis.complete import complete
 from skyrl_nat.data.synthesis.compose import Recipe
 from skyrl_nat.data.synthesis.family import Option, ToolVariant
+from skyrl_nat.environments.nat_agent.oracle import ReferenceOracle
 from skyrl_nat.errors import DataError
 
 NUMBERS = {"kind": "integer", "low": 10, "high": 99_999}
@@ -28,7 +29,16 @@ GUARDED = variant(
     "guarded", "if x < 0:\n    raise ValueError('negative')\nreturn x * 3", raises="x is negative", errors=[-1, -7],
     draw={"x": {"kind": "integer", "low": -9_999, "high": 99_999}},
 )  # fmt: skip
-BOTH = variant("both", "return f'{await triple.ainvoke(x)}/{await plus.ainvoke(x)}'", returns="str")
+LENGTH = variant(
+    "length", "return len(text) * 7", args={"text": "str"},
+    draw={"text": {"kind": "text", "alphabet": "abc", "min": 1, "max": 40}},
+)  # fmt: skip
+BOTH = variant(
+    "both", "return f'{await triple.ainvoke(x)}/{await length.ainvoke(str(x))}'", returns="str",
+    draw={"x": {"kind": "integer", "low": 100_000, "high": 999_999}},
+)  # fmt: skip
+FEW = {"kind": "choice", "values": [*range(101, 141)]}
+"""So few that drawing again gives what has been drawn before."""
 
 
 def recipe(*tools: ToolVariant, **changes: Any) -> Recipe:
@@ -106,27 +116,43 @@ def test_drawn_inputs_that_are_refused_follow_the_named_ones() -> None:
 
 
 def test_workflow_function_uses_the_tools_and_has_inputs_of_its_own() -> None:
-    source = finish(TRIPLE, PLUS, workflow=BOTH)
+    source = finish(TRIPLE, LENGTH, workflow=BOTH)
     workflow = source["workflow"]
-    assert workflow["uses"] == ["triple", "plus"]
+    assert workflow["uses"] == ["triple", "length"]
     assert (len(workflow["inputs"]), len(workflow["examples"]), len(source["e2e"])) == (10, 3, 4)
-    assert [tool["name"] for tool in source["tools"]] == ["triple", "plus"]
+    assert [tool["name"] for tool in source["tools"]] == ["triple", "length"]
     assert "workflow_type" not in source
     assert "uses" not in source["tools"][0]
     task = build_task(source, "t", open_oracle())
-    assert [run["output"] for run in task.hidden["e2e"]] == [f"{3 * x}/{x + 1}" for x in source["e2e"]]
+    assert [run["output"] for run in task.hidden["e2e"]] == [f"{3 * x}/42" for x in source["e2e"]]
+    assert min(source["e2e"]) >= 100_000  # what is drawn for the workflow function, not for its tools
 
 
 def test_sequence_gets_inputs_of_its_first_tool_that_nothing_else_shows() -> None:
-    low = variant("plus", "return x + 1", draw={"x": {"kind": "integer", "low": 1_000_000, "high": 9_000_000}})
-    source = sequence(TRIPLE, low)
-    assert source["workflow_type"] == "sequential_executor"
-    first = source["tools"][0]
-    assert len(source["e2e"]) == 4
-    assert not set(source["e2e"]) & {*first["inputs"], *first["examples"]}
-    assert max(source["e2e"]) <= 99_999
-    task = build_task(source, "t", open_oracle())
-    assert [run["output"] for run in task.hidden["e2e"]] == [3 * x + 1 for x in source["e2e"]]
+    first = replace(TRIPLE, draw={"x": FEW})
+    for seed in "stuvw":
+        source = finish(first, PLUS, workflow_type="sequential_executor", seed=seed)
+        [found, _] = source["tools"]
+        assert source["workflow_type"] == "sequential_executor"
+        assert len(set(source["e2e"])) == len(source["e2e"]) == 4
+        assert set(source["e2e"]) <= {*FEW["values"]} - {*found["inputs"], *found["examples"]}
+        task = build_task(source, "t", open_oracle())
+        assert [run["output"] for run in task.hidden["e2e"]] == [3 * x + 1 for x in source["e2e"]]
+
+
+def test_runs_of_a_single_tool_differ_from_its_examples_and_from_each_other() -> None:
+    for seed in "stuvw":
+        source = finish(replace(TRIPLE, draw={"x": FEW}), seed=seed)
+        assert len(set(source["e2e"])) == len(source["e2e"]) == 4
+        assert not set(source["e2e"]) & set(source["tools"][0]["examples"])
+
+
+def test_references_are_asked_many_inputs_at_once() -> None:
+    """What they say of candidates, the mistakes of each tool, and the chain."""
+    sandbox = OracleSandbox()
+    complete(recipe(TRIPLE, PLUS, workflow_type="sequential_executor"), ReferenceOracle(sandbox))
+    assert len(sandbox.jobs) == 4
+    assert all(len(job.arguments["calls"]) >= 30 for job in sandbox.jobs)
 
 
 def test_runs_leave_out_what_the_chain_refuses() -> None:
@@ -136,12 +162,12 @@ def test_runs_leave_out_what_the_chain_refuses() -> None:
 
 
 def test_chain_that_hardly_ever_works_is_refused() -> None:
-    """A fifth of what PLUS gives is at most 20 000, and what is drawn for the second tool itself always is."""
-    second = at_most(20_000, draw={"x": {"kind": "integer", "low": -900, "high": 0}})
+    """Not half of what PLUS gives is small enough, and what is drawn for the second tool itself always is."""
+    second = at_most(40_000, draw={"x": {"kind": "integer", "low": -900, "high": 0}})
     words, _, numbers = reason(PLUS, second, workflow_type="sequential_executor").partition(", got ")
     assert words == "plus then limited must answer most inputs"
     given, of = map(int, numbers.split(" of "))
-    assert 0 < given < 20 <= of <= 40
+    assert 13 < given < 20 < of <= 40
 
 
 def test_chain_that_never_works_is_refused() -> None:
@@ -170,6 +196,23 @@ def test_input_whose_answer_is_empty_is_no_run(body: str, returns: str) -> None:
         assert {text[0] for text in source["e2e"]} == {"b"}
 
 
+def test_chain_with_too_few_fresh_inputs_is_refused() -> None:
+    """Only thirteen texts get an answer that is not empty, and ten of them are hidden inputs already."""
+    texts = [letter * count for letter in "abc" for count in range(2, 15)]
+    full = [text for text in texts if text[0] == "b"]
+    first = variant(
+        "first", "return text + 'd'", args={"text": "str"}, returns="str", edges=full,
+        draw={"text": {"kind": "choice", "values": texts}},
+    )  # fmt: skip
+    second = variant(
+        "second", "return {'a': '', 'c': []}.get(text[:1], text)", args={"text": "str"}, returns="str",
+        draw={"text": {"kind": "choice", "values": [*"defghijklmnopqrstuvwxyz"]}}, edges=["aa", "cc"],
+    )  # fmt: skip
+    words, _, number = reason(first, second, workflow_type="sequential_executor").partition(", got ")
+    assert words == "first then second must have 4 end-to-end inputs"
+    assert 0 <= int(number) <= 3
+
+
 def test_agent_with_an_llm_gets_no_runs_here() -> None:
     for kind in ("react_agent", "tool_calling_agent", "router_agent"):
         source = finish(TRIPLE, PLUS, workflow_type=kind)
@@ -184,9 +227,9 @@ def test_whole_agent_says_how_many_tests_and_what_is_served() -> None:
 
 
 def test_same_recipe_gives_the_same_source_and_another_seed_other_inputs() -> None:
-    first, again = (finish(TRIPLE, PLUS, workflow=BOTH) for _ in range(2))
+    first, again = (finish(TRIPLE, LENGTH, workflow=BOTH) for _ in range(2))
     assert first == again
-    other = finish(TRIPLE, PLUS, workflow=BOTH, seed="t")
+    other = finish(TRIPLE, LENGTH, workflow=BOTH, seed="t")
     assert other["tools"][0]["inputs"] != first["tools"][0]["inputs"]
     assert other["e2e"] != first["e2e"]
 
@@ -228,6 +271,6 @@ def test_recipe_whose_tool_has_too_few_inputs_or_refuses_nothing_is_refused() ->
 
 def test_key_of_a_recipe_names_what_runs_and_the_tools_whatever_their_order_or_seed() -> None:
     assert recipe(TRIPLE).key == "single/triple"
-    assert recipe(TRIPLE, PLUS, workflow=BOTH).key == "both/plus+triple"
+    assert recipe(TRIPLE, LENGTH, workflow=BOTH).key == "both/length+triple"
     assert recipe(TRIPLE, PLUS, workflow_type="react_agent").key == "react_agent/plus+triple"
     assert recipe(PLUS, TRIPLE, workflow_type="react_agent", seed="t", name="other").key == "react_agent/plus+triple"

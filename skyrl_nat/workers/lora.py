@@ -1,0 +1,129 @@
+"""Low-rank adapters: little is trained beside frozen weights, and the sum of both is what leaves.
+
+LoRA (arXiv:2106.09685): W' = W + alpha / rank * B A, with B = 0 at the start. The adapters are PEFT's, without dropout,
+which would make the policy another one in each pass.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors.torch import save_file
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor
+from transformers import PreTrainedModel
+
+from skyrl_nat.config.model import LoraConfig
+from skyrl_nat.errors import ConfigError
+
+ADAPTER = "default"
+_INNER = ".base_layer"
+"""What PEFT puts into the name of a frozen weight."""
+_OWN = (".lora_A.", ".lora_B.")
+
+
+def add_adapters(model: PreTrainedModel, config: LoraConfig) -> None:
+    """Freeze a model in place and add adapters to the layers named in the config.
+
+    Raises:
+        ConfigError: PEFT is not installed, or the model has no such layers.
+    """
+    peft = _peft()
+    model.requires_grad_(False)
+    try:
+        peft.inject_adapter_in_model(_peft_config(config), model, adapter_name=ADAPTER)
+    except ValueError as error:
+        raise ConfigError(
+            f"model.lora.targets must name linear layers of {type(model).__name__}, got {', '.join(config.targets)}: "
+            f"{str(error).splitlines()[0]}. Take names such as q_proj"
+        ) from error
+
+
+@contextmanager
+def adapters_off(module: nn.Module) -> Iterator[None]:
+    """Compute with the frozen weights alone."""
+    layers = list(_adapted(module))
+    for _, layer in layers:
+        layer.enable_adapters(False)
+    try:
+        yield
+    finally:
+        for _, layer in layers:
+            layer.enable_adapters(True)
+
+
+def is_adapter(name: str) -> bool:
+    """Return whether a parameter belongs to an adapter."""
+    return any(part in name for part in _OWN)
+
+
+def name_of_frozen(name: str) -> str:
+    """Return a parameter's name without what PEFT put into it."""
+    return name.replace(_INNER, "")
+
+
+def deltas(module: nn.Module) -> dict[str, "Adapter"]:
+    """Return the adapters of a model by the name of the weight that they are added to."""
+    return {f"{name}.weight": Adapter(layer) for name, layer in _adapted(module)}
+
+
+class Adapter:
+    """One layer's A and B."""
+
+    def __init__(self, layer: Any) -> None:
+        """Take PEFT's layer."""
+        self._layer = layer
+
+    def delta(self) -> Tensor:
+        """Return alpha / rank * B A in full, in the adapter's format; all ranks must call this together."""
+        down, up = self._layer.lora_A[ADAPTER].weight, self._layer.lora_B[ADAPTER].weight
+        return (_full(up.detach()) @ _full(down.detach())).mul_(self._layer.scaling[ADAPTER])
+
+
+def write_adapter(folder: Path, module: nn.Module, config: LoraConfig, prefix: str, base: str) -> None:
+    """Write the adapters as a folder that PEFT and vLLM load; all ranks must call this together, one may write.
+
+    Args:
+        folder: Made; empty names no folder, for ranks that only take part.
+        module: The model.
+        config: Section `model.lora`.
+        prefix: Of the names of `module`, left out.
+        base: Name of the model that the adapters belong to.
+    """
+    tensors: dict[str, Tensor] = {}
+    for name, parameter in module.named_parameters():
+        if is_adapter(name):
+            key = name.removeprefix(prefix).replace(f".{ADAPTER}.", ".")
+            tensors[f"base_model.model.{key}"] = _full(parameter.detach()).cpu().contiguous()
+    if not folder.name:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    save_file(tensors, folder / "adapter_model.safetensors")
+    peft_config = _peft_config(config)
+    peft_config.base_model_name_or_path = base
+    peft_config.save_pretrained(str(folder))
+
+
+def _adapted(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    for name, part in module.named_modules():
+        if hasattr(part, "lora_A") and hasattr(part, "base_layer"):
+            yield name, part
+
+
+def _peft() -> Any:
+    try:
+        import peft
+    except ImportError as error:
+        raise ConfigError("model.lora needs the library peft, which is not installed. pip install peft") from error
+    return peft
+
+
+def _peft_config(config: LoraConfig) -> Any:
+    return _peft().LoraConfig(
+        r=config.rank, lora_alpha=config.alpha, target_modules=list(config.targets), lora_dropout=0.0, bias="none"
+    )
+
+
+def _full(tensor: Tensor) -> Tensor:
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
