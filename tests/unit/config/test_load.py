@@ -76,7 +76,21 @@ def test_group_of_one_has_no_baseline():
 
 def test_gpus_that_do_not_exist_are_refused():
     with pytest.raises(ConfigError, match="fit 8 GPUs together with the engines"):
-        load_config(["experiment=agenthands_h100x8", "cluster.placement=disaggregated"])
+        load_config(["experiment=agenthands_h100x8", "weight_sync=nccl", "cluster.placement=disaggregated"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["weight_sync=nccl"], "not be nccl where engines share the policy's GPUs"),
+        (["cluster.placement=disaggregated"], "not be ipc with cluster.placement=disaggregated"),
+        (["cluster.num_engines_per_gpu=2", "cluster.num_engines=2"], "leave 2 engines on one GPU"),
+        (["cluster.num_engines_per_gpu=2"], "be a multiple of cluster.num_engines_per_gpu"),
+    ],
+)
+def test_ways_to_the_engines_that_cannot_be_are_refused(overrides, message):
+    with pytest.raises(ConfigError, match=message):
+        load_config(["experiment=agenthands_h100x1", *overrides])
 
 
 def test_saved_config_reads_back_equal(tmp_path):
