@@ -18,7 +18,7 @@ from torch.distributed.distributed_c10d import PrefixStore
 from skyrl_nat.config.cluster import Transport
 from skyrl_nat.errors import WeightSyncError
 from skyrl_nat.weight_sync.base import TensorSpec
-from skyrl_nat.weight_sync.buckets import Bucket, num_bytes, plan_buckets
+from skyrl_nat.weight_sync.buckets import Bucket, plan_buckets
 from skyrl_nat.weight_sync.links import BroadcastLink, Link, SharedLink
 from skyrl_nat.weight_sync.manifest import spec_of
 
@@ -225,8 +225,3 @@ def _require_announced(found: TensorSpec, wanted: TensorSpec | None) -> None:
             f"Tensors must be sent as announced ({wanted or 'nothing more'}), found {found}. "
             "`weight_manifest` and `send_weights` must list the same tensors in the same order."
         )
-
-
-def total_bytes(manifest: Sequence[TensorSpec]) -> int:
-    """Return the bytes of a push."""
-    return sum(num_bytes(spec) for spec in manifest)

@@ -347,6 +347,8 @@ def test_tools_and_workflow_that_do_not_fit_are_refused() -> None:
 
 def test_inputs_that_notice_too_few_mistakes_are_refused_with_one_that_is_missed() -> None:
     assert refused(double(inputs=[2])) == f"small: inputs of double notice 1 of 2: {code('x + 2')}"
+    both = refused(double(inputs=[2]), plus(), workflow_type="sequential_executor")  # plus has better ones
+    assert both == f"small: inputs of double notice 1 of 2: {code('x + 2')}"
     # 1 is the only number for which x > 1 differs, and 7 + 1 needs one that is not positive
     assert refused(plus(body=STEP, inputs=[5, 9])).startswith("small: inputs of plus notice 3 of 5: ")
 
