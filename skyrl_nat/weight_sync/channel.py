@@ -33,14 +33,17 @@ class _End:
         self.timeout = timedelta(seconds=float(info["timeout_s"]))
         self.num_pushes = 0
         self.link: Link | None = None
-        store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage]
-            info["address"],
-            int(info.get("port", 0)),
-            self.size,
-            is_master=rank == 0,
-            timeout=self.timeout,
-            wait_for_workers=False,
-        )
+        try:
+            store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage]
+                info["address"],
+                int(info.get("port", 0)),
+                self.size,
+                is_master=rank == 0,
+                timeout=self.timeout,
+                wait_for_workers=False,
+            )
+        except RuntimeError as error:
+            raise self._describe(error) from error
         self.port = int(store.port)
         self.store = PrefixStore(info["group"], store)
 
@@ -54,11 +57,14 @@ class _End:
         try:
             self.link = make(self.store, self.rank, self.size, self.timeout, device)
         except RuntimeError as error:
-            raise WeightSyncError(
-                f"All {self.size} ends must join the weight channel at {self.info['address']}:{self.port} within "
-                f"{self.info['timeout_s']} s, found: {error}. Look for an engine or policy rank that died, or a host "
-                "name that cannot be reached."
-            ) from error
+            raise self._describe(error) from error
+
+    def _describe(self, error: RuntimeError) -> WeightSyncError:
+        return WeightSyncError(
+            f"All {self.size} ends must join the weight channel at {self.info['address']} within "
+            f"{self.info['timeout_s']} s, found: {error}. Look for an engine or policy rank that died, or a host name "
+            "that cannot be reached."
+        )
 
     def require_link(self) -> Link:
         if self.link is None:
