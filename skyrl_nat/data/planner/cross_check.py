@@ -42,20 +42,22 @@ def checked_source(draft: Mapping[str, Any], bodies: Sequence[Bodies], oracle: R
     }
     refused = {name: distinct(values_of(tool, tool["refused_samples"])) for name, tool in drafts.items()}
     variants = [{}, {}, *(_sources(source, version) for version in bodies[1:])]
+    asked = {name: distinct([*drawn[name], *refused[name]]) for name in drawn}
     rows = {
-        name: list(zip(*oracle.answers(ask.hidden, _calls(name, drawn[name]), variants), strict=True)) for name in drawn
+        name: list(zip(*oracle.answers(ask.hidden, _calls(name, asked[name]), variants), strict=True)) for name in asked
     }
     for name, answers in rows.items():
         _check_examples(drafts[name], ask, variants, oracle)
         if any(not _agree(row[:2]) for row in answers):
             raise DataError(f"{name} must give the same answer twice, and does not")
-        agreed = [value for value, row in zip(drawn[name], answers, strict=True) if _agree(row)]
+        agreed = {json.dumps(value) for value, row in zip(asked[name], answers, strict=True) if _agree(row)}
         if len(agreed) < MIN_AGREEMENT * len(answers):
             raise DataError(
                 f"{len(bodies)} versions of {name} must agree on {MIN_AGREEMENT:.0%} of the inputs, they do on "
                 f"{len(agreed)} of {len(answers)}: its description is ambiguous"
             )
-        drawn[name] = agreed
+        drawn[name] = [value for value in drawn[name] if json.dumps(value) in agreed]
+        refused[name] = [value for value in refused[name] if json.dumps(value) in agreed]
     shown = {name: values_of(tool, [example["input"] for example in tool["examples"]]) for name, tool in drafts.items()}
     choose_inputs(ask, source["tools"], drawn, refused)
     for tool in source["tools"]:

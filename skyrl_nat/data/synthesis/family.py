@@ -39,7 +39,7 @@ class ToolVariant:
     behaviour: Sequence[str] = ()
     """Rules that `does` leaves out, one sentence each: rounding, ties, empty input."""
     edges: Sequence[Any] = ()
-    """Inputs that are always among the hidden ones: the value itself for one argument, else an object."""
+    """Inputs that are tried beside those drawn: the value itself for one argument, else an object."""
     raises: str = ""
     """When ValueError is raised, as a sentence part: `x is negative`."""
     errors: Sequence[Any] = ()

@@ -274,3 +274,13 @@ def test_agent_with_an_llm_gets_no_runs_here() -> None:
 def test_hard_draft_asks_for_a_whole_agent() -> None:
     assert check(draft(difficulty=4), *VERSIONS)["whole"] == {"tests": 2, "mcp": ["shout"]}
     assert "whole" not in check(draft(difficulty=3), *VERSIONS)
+
+
+def test_inputs_that_only_some_versions_refuse_are_no_hidden_errors() -> None:
+    """21 of 22 inputs have one answer; what a single version refuses may be its own mistake."""
+    strict = f"if text in ('12', '7'):\n    raise ValueError('digits')\n{SHOUT}"
+    lenient = f"if text == '7':\n    raise ValueError('digits')\n{SHOUT}"
+    planned = draft(tool(refuses_when="text is a number", refused_samples=['"12"', '"7"']))
+    for versions in ((strict, lenient, lenient), (strict, strict, lenient)):
+        assert check(planned, *versions)["tools"][0]["errors"] == ["7"]
+    assert check(planned, strict, strict, strict)["tools"][0]["errors"] == ["12", "7"]
