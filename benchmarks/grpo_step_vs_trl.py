@@ -12,10 +12,9 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-import torch
+from bars import write_result
 from story_run import PARTS, measure
 
 TARGET = 0.5
@@ -59,19 +58,8 @@ def main() -> int:
     seconds = statistics.median(peer["step_s"][1:])
     ratio = ours["step"] / seconds
     print(f"TRL: step {seconds:.2f} s; ratio {ratio:.3f}")
-    report = {
-        "bar": "P2",
-        "value": ratio,
-        "unit": "our step / TRL's step",
-        "target": TARGET,
-        "met": ratio <= TARGET,
-        "card": torch.cuda.get_device_name(),
-        "versions": {"torch": torch.__version__, "python": sys.version.split()[0]},
-        "command": ["python", "benchmarks/grpo_step_vs_trl.py", *sys.argv[1:]],
-        "date": time.strftime("%Y-%m-%d"),
-        "raw": {"ours": ours, "trl": peer, "overrides": chosen},
-    }
-    options.output.write_text(json.dumps(report, indent=1) + "\n")
+    raw = {"ours": ours, "trl": peer, "overrides": chosen}
+    write_result(options.output, "P2", ratio, "our step / TRL's step", TARGET, is_met=ratio <= TARGET, raw=raw)
     return 0
 
 

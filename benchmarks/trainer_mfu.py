@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from bars import write_result
 
 from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.batching.packing import build_micro_batch
@@ -111,19 +112,9 @@ def main() -> int:
             torch.cuda.empty_cache()
         print(json.dumps(rows[-1]), flush=True)
     best = max(row["mfu"] for row in rows)
-    report = {
-        "bar": "P3",
-        "value": best,
-        "unit": "MFU (6N + attention, recomputation not counted)",
-        "target": TARGET,
-        "met": best >= TARGET,
-        "card": torch.cuda.get_device_name(),
-        "versions": {"torch": torch.__version__, "python": sys.version.split()[0]},
-        "command": ["python", "benchmarks/trainer_mfu.py", *sys.argv[1:]],
-        "date": time.strftime("%Y-%m-%d"),
-        "raw": {"overrides": chosen, "build_s": built, "length": options.length, "sizes": rows},
-    }
-    options.output.write_text(json.dumps(report, indent=1) + "\n")
+    unit = "MFU (6N + attention, recomputation not counted)"
+    raw = {"overrides": chosen, "build_s": built, "length": options.length, "sizes": rows}
+    write_result(options.output, "P3", best, unit, TARGET, is_met=best >= TARGET, raw=raw)
     worker.close()
     return 0
 

@@ -156,7 +156,7 @@ TRAINER_FAULTS = [
         ("shifted-by-one", "hidden[source[places - 1]]", "hidden[source[places]]"),
         ("mean-over-ranks", "part.set_gradient_divide_factor(1.0)", "part.set_gradient_divide_factor(2.0)")),
     *in_file("workers/lora.py", "workers/test_lora.py",
-        ("adapter-not-scaled", ".mul_(self._layer.scaling[ADAPTER])", ".clone()"),
+        ("adapter-not-scaled", ".mul_(layer.scaling[ADAPTER])", ".clone()"),
         ("adapters-stay-off", "layer.enable_adapters(True)", "layer.enable_adapters(False)")),
     *in_file("workers/policy.py", "workers/test_policy.py",
         ("rank-dropped", "dist.all_reduce(sums)", "sums.mul_(2.0)"),

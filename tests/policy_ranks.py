@@ -15,9 +15,9 @@ from skyrl_nat.batching.packing import attach_logprobs, pack
 from skyrl_nat.config.algorithm import AlgorithmConfig
 from skyrl_nat.config.model import LoraConfig, ModelConfig, OptimizerConfig
 from skyrl_nat.types import TrainingSample
-from skyrl_nat.workers.model import full_tensor
 from skyrl_nat.workers.objective import StepConstants
 from skyrl_nat.workers.policy import PolicyWorker
+from skyrl_nat.workers.process_group import full_tensor
 
 VOCABULARY = 300
 RECOMPUTE = {"old_logprobs": "recompute"}

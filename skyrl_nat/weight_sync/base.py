@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -24,6 +25,12 @@ def tensor_digest(tensor: Tensor) -> str:
     """Return the SHA-256 (hex, first 16 characters) of a tensor's raw bytes in its own dtype."""
     raw = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
     return hashlib.sha256(raw.data).hexdigest()[:16]
+
+
+def memory_folder() -> Path | None:
+    """Return a folder whose files lie in memory, None where the machine has none."""
+    shared_memory = Path("/dev/shm")
+    return shared_memory if shared_memory.is_dir() else None
 
 
 class WorkerCalls(Protocol):

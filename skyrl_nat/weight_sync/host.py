@@ -11,7 +11,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from skyrl_nat.errors import WeightSyncError
-from skyrl_nat.weight_sync.base import WorkerCalls
+from skyrl_nat.weight_sync.base import WorkerCalls, memory_folder
 
 
 class HostTransport:
@@ -63,9 +63,7 @@ async def _settle(handle: Any) -> None:
 
 def write_payload(payload: dict[str, Tensor]) -> Path:
     """Write tensors to a file in memory: vLLM's calls carry none, and this is the fastest way across."""
-    shared_memory = Path("/dev/shm")
-    root = shared_memory if shared_memory.is_dir() else None
-    folder = Path(tempfile.mkdtemp(prefix="skyrl-nat-weights-", dir=root))
+    folder = Path(tempfile.mkdtemp(prefix="skyrl-nat-weights-", dir=memory_folder()))
     try:
         save_file({name: _own(tensor) for name, tensor in payload.items()}, folder / "weights.safetensors")
     except BaseException:

@@ -21,6 +21,7 @@ from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.multiprocessing.reductions import reduce_tensor
 
 from skyrl_nat.errors import WeightSyncError
+from skyrl_nat.weight_sync.base import memory_folder
 
 NUM_BUFFERS = 2
 """Of shared memory: while receivers read one, the sender fills the other."""
@@ -223,7 +224,7 @@ def _share(num_bytes: int, device: torch.device) -> tuple[Tensor, Any]:
     if device.type == "cuda":
         memory = torch.empty(num_bytes, dtype=torch.uint8, device=device)
         return memory, reduce_tensor(memory)
-    descriptor, path = tempfile.mkstemp(prefix="skyrl-nat-weights-", dir=_memory_folder())
+    descriptor, path = tempfile.mkstemp(prefix="skyrl-nat-weights-", dir=memory_folder())
     os.close(descriptor)
     return _map(path, num_bytes, device), path
 
@@ -234,8 +235,3 @@ def _map(handle: Any, num_bytes: int, device: torch.device) -> Tensor:
         return torch.from_file(handle, shared=True, size=num_bytes, dtype=torch.uint8)
     function, arguments = handle
     return function(*arguments[:_STORAGE_DEVICE], device.index, *arguments[_STORAGE_DEVICE + 1 :])
-
-
-def _memory_folder() -> Path | None:
-    shared_memory = Path("/dev/shm")
-    return shared_memory if shared_memory.is_dir() else None

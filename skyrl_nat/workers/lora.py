@@ -11,11 +11,11 @@ from typing import Any
 
 from safetensors.torch import save_file
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
 from skyrl_nat.config.model import LoraConfig
 from skyrl_nat.errors import ConfigError
+from skyrl_nat.workers.process_group import full_tensor
 
 ADAPTER = "default"
 _INNER = ".base_layer"
@@ -43,7 +43,7 @@ def add_adapters(model: PreTrainedModel, config: LoraConfig) -> None:
 @contextmanager
 def adapters_off(module: nn.Module) -> Iterator[None]:
     """Compute with the frozen weights alone."""
-    layers = list(_adapted(module))
+    layers = list(adapted_layers(module))
     for _, layer in layers:
         layer.enable_adapters(False)
     try:
@@ -63,22 +63,17 @@ def name_of_frozen(name: str) -> str:
     return name.replace(_INNER, "")
 
 
-def deltas(module: nn.Module) -> dict[str, "Adapter"]:
-    """Return the adapters of a model by the name of the weight that they are added to."""
-    return {f"{name}.weight": Adapter(layer) for name, layer in _adapted(module)}
+def adapted_layers(module: nn.Module) -> Iterator[tuple[str, Any]]:
+    """Yield the layers with adapters, PEFT's own, by name."""
+    for name, part in module.named_modules():
+        if hasattr(part, "lora_A") and hasattr(part, "base_layer"):
+            yield name, part
 
 
-class Adapter:
-    """One layer's A and B."""
-
-    def __init__(self, layer: Any) -> None:
-        """Take PEFT's layer."""
-        self._layer = layer
-
-    def delta(self) -> Tensor:
-        """Return alpha / rank * B A in full, in the adapter's format; all ranks must call this together."""
-        down, up = self._layer.lora_A[ADAPTER].weight, self._layer.lora_B[ADAPTER].weight
-        return (_full(up.detach()) @ _full(down.detach())).mul_(self._layer.scaling[ADAPTER])
+def delta_of(layer: Any) -> Tensor:
+    """Return alpha / rank * B A of a layer in full, in the adapter's format; all ranks must call this together."""
+    down, up = layer.lora_A[ADAPTER].weight, layer.lora_B[ADAPTER].weight
+    return (full_tensor(up.detach()) @ full_tensor(down.detach())).mul_(layer.scaling[ADAPTER])
 
 
 def write_adapter(folder: Path, module: nn.Module, config: LoraConfig, prefix: str, base: str) -> None:
@@ -95,7 +90,7 @@ def write_adapter(folder: Path, module: nn.Module, config: LoraConfig, prefix: s
     for name, parameter in module.named_parameters():
         if is_adapter(name):
             key = name.removeprefix(prefix).replace(f".{ADAPTER}.", ".")
-            tensors[f"base_model.model.{key}"] = _full(parameter.detach()).cpu().contiguous()
+            tensors[f"base_model.model.{key}"] = full_tensor(parameter.detach()).cpu().contiguous()
     if not folder.name:
         return
     folder.mkdir(parents=True, exist_ok=True)
@@ -103,12 +98,6 @@ def write_adapter(folder: Path, module: nn.Module, config: LoraConfig, prefix: s
     peft_config = _peft_config(config)
     peft_config.base_model_name_or_path = base
     peft_config.save_pretrained(str(folder))
-
-
-def _adapted(module: nn.Module) -> Iterator[tuple[str, Any]]:
-    for name, part in module.named_modules():
-        if hasattr(part, "lora_A") and hasattr(part, "base_layer"):
-            yield name, part
 
 
 def _peft() -> Any:
@@ -123,7 +112,3 @@ def _peft_config(config: LoraConfig) -> Any:
     return _peft().LoraConfig(
         r=config.rank, lora_alpha=config.alpha, target_modules=list(config.targets), lora_dropout=0.0, bias="none"
     )
-
-
-def _full(tensor: Tensor) -> Tensor:
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
-from torch.distributed.tensor import DTensor
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
 
 from skyrl_nat.batching.micro_batch import MicroBatch
@@ -18,6 +17,7 @@ from skyrl_nat.config.model import ModelConfig
 from skyrl_nat.errors import ConfigError
 from skyrl_nat.workers import attention, lora
 from skyrl_nat.workers.logprobs import HeadOptions, token_logprobs
+from skyrl_nat.workers.process_group import full_tensor
 
 PREFIX = "causal_lm."
 """What `PackedCausalLM` puts before the names of a Hugging Face checkpoint."""
@@ -212,15 +212,10 @@ def trained_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
 
 def full_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Yield every weight in full as it is computed with, adapters added; all ranks must read to the end."""
-    adapters = {name.removeprefix(PREFIX): adapter for name, adapter in lora.deltas(module).items()}
+    adapters = {f"{name.removeprefix(PREFIX)}.weight": layer for name, layer in lora.adapted_layers(module)}
     for name, parameter in checkpoint_parameters(module):
         full = full_tensor(parameter.detach())
-        yield name, full + adapters[name].delta() if name in adapters else full
-
-
-def full_tensor(tensor: Tensor) -> Tensor:
-    """Return a parameter or gradient in full; all ranks of its mesh must call this together."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+        yield name, full + lora.delta_of(adapters[name]) if name in adapters else full
 
 
 def _check_head(hf_config: PretrainedConfig) -> None:

@@ -19,9 +19,10 @@ from skyrl_nat.errors import StoppedError, WeightSyncError, WorkerError
 from skyrl_nat.weight_sync.base import TensorSpec, tensor_digest
 from skyrl_nat.workers.base import ModelWorker
 from skyrl_nat.workers.lora import adapters_off, write_adapter
-from skyrl_nat.workers.model import PREFIX, checkpoint_parameters, full_tensor, full_weights, trained_parameters
+from skyrl_nat.workers.model import PREFIX, checkpoint_parameters, full_weights, trained_parameters
 from skyrl_nat.workers.objective import PEAKS, SUMS, StepConstants, micro_batch_loss, named_metrics
 from skyrl_nat.workers.optimizer import build_optimizer, lr_at, set_lr
+from skyrl_nat.workers.process_group import full_tensor
 
 
 class PolicyWorker(ModelWorker):

@@ -4,7 +4,9 @@ import datetime
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
+from torch.distributed.tensor import DTensor
 
 from skyrl_nat.errors import WorkerError
 
@@ -76,3 +78,8 @@ def data_parallel_mesh(device: str) -> DeviceMesh:
         device: `cpu` or `cuda`.
     """
     return init_device_mesh(device, (dist.get_world_size(),), mesh_dim_names=("data",))
+
+
+def full_tensor(tensor: Tensor) -> Tensor:
+    """Return a parameter or gradient in full; all ranks of its mesh must call this together."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
