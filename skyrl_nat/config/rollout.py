@@ -137,6 +137,9 @@ class EngineConfig:
     """vLLM without torch.compile and CUDA graphs: fast start, right for CPUs."""
     prefix_caching: bool = True
     """Reuse the KV of common prompt prefixes within one policy version."""
+    num_speculative_tokens: int = 0
+    """Tokens that vLLM guesses ahead by looking its last ones up in prompt and answer, and checks in one pass: pays
+    where answers repeat their prompts. The distribution stays the same. 0 guesses none."""
     deterministic: bool = False
     """Compute every request alone, so that results do not depend on what else is in the batch. Slow; for tests."""
     start_timeout_s: float = 600.0
@@ -149,6 +152,7 @@ class EngineConfig:
     def __post_init__(self) -> None:
         require_finite(self, "engine")
         require_positive(self, "engine", "max_num_seqs", "kv_cache_gib", "start_timeout_s", "request_timeout_s")
+        require_not_negative(self, "engine", "num_speculative_tokens")
         require(
             0 < self.gpu_memory_fraction < 1,
             "engine.gpu_memory_fraction",

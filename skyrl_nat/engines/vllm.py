@@ -6,29 +6,27 @@ environment variables that it reads at import. The engine computes in processes 
 
 import asyncio
 import contextlib
-import os
 import shutil
 from collections.abc import Sequence
 from typing import Any
 
 import psutil
-import torch
 from torch import Tensor
 
 from skyrl_nat.config.rollout import EngineConfig
 from skyrl_nat.engines.lifecycle import Lifecycle, Memory
 from skyrl_nat.engines.model_folder import (
     is_head_tied,
-    kv_bytes_per_token,
     read_stop_token_ids,
     request_seed,
     require_folder,
     require_room,
 )
 from skyrl_nat.engines.processes import children, end_processes
-from skyrl_nat.engines.stop_words import watch_for
+from skyrl_nat.engines.vllm_arguments import engine_arguments, set_environment
+from skyrl_nat.engines.vllm_requests import VllmRequests
 from skyrl_nat.errors import EngineError, WeightSyncError
-from skyrl_nat.types import Completion, FinishReason, GenerationRequest
+from skyrl_nat.types import Completion, GenerationRequest
 from skyrl_nat.weight_sync.base import TensorSpec
 from skyrl_nat.weight_sync.direct import manifest_to_wire
 from skyrl_nat.weight_sync.host import write_payload
@@ -39,12 +37,6 @@ from skyrl_nat.weight_sync.manifest import (
     find_problems,
     read_expected_shapes,
 )
-
-_GIB = 1024**3
-_CPU_BLOCK_TOKENS = 32
-_STOP_WORD = "stop_word"
-_FINISH_REASONS = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH, _STOP_WORD: FinishReason.STOP_WORD}
-_WORKER_EXTENSION = "skyrl_nat.weight_sync.vllm_worker.WorkerExtension"
 
 
 class VllmEngine:
@@ -87,18 +79,16 @@ class VllmEngine:
         self._is_tied = is_head_tied(self.folder)
         if self._is_tied:
             self._expected.pop(TIED_HEAD, None)
-        self._stop_token_ids = read_stop_token_ids(self.folder)
         self._lifecycle = Lifecycle()
-        self._version = 0
-        self._num_requests = 0
         self._in_flight: set[asyncio.Future[Completion]] = set()
         self._alone = asyncio.Semaphore(1)
         self._llm: Any = None
+        self._requests: Any = None
         self._processes: set[psutil.Process] = set()
 
     async def start(self) -> None:
         """Load the model and get ready. Raises EngineError with the cause."""
-        self._set_environment()
+        set_environment(is_cpu=self._is_cpu, num_threads=self.num_threads)
         before = children()
         try:
             async with asyncio.timeout(self.config.start_timeout_s):
@@ -111,6 +101,7 @@ class VllmEngine:
                 f"{type(error).__name__}: {error}. See the log above; check memory and model type."
             ) from error
         self._processes = children() - before
+        self._requests = VllmRequests(self._llm, self.folder, read_stop_token_ids(self.folder))
         self._lifecycle.is_started = True
 
     async def generate(self, request: GenerationRequest) -> Completion:
@@ -174,7 +165,7 @@ class VllmEngine:
                     f"vLLM must take all {len(manifest)} tensors of version {version}, found "
                     f"{type(error).__name__}: {error}. Push again or restart the engine."
                 ) from error
-            self._version = version
+            await self._requests.serve_as(version)
 
     async def checksums(self) -> dict[str, str]:
         """Return a digest of every tensor by checkpoint name; see the class for how."""
@@ -213,7 +204,8 @@ class VllmEngine:
 
     async def policy_version(self) -> int:
         """Version of the weights in service; 0 right after `start`."""
-        return self._version
+        self._lifecycle.require_alive("policy_version")
+        return self._requests.version
 
     async def check_health(self) -> None:
         """Raise EngineError unless vLLM's processes live and answer."""
@@ -240,20 +232,6 @@ class VllmEngine:
         await asyncio.to_thread(end_processes, self._processes)
         self._processes = set()
 
-    def _set_environment(self) -> None:
-        # Read by vLLM at import, here and in its processes.
-        os.environ.update(
-            VLLM_NO_USAGE_STATS="1",
-            DO_NOT_TRACK="1",
-            VLLM_USE_FLASHINFER_SAMPLER="0",
-            VLLM_WORKER_MULTIPROC_METHOD="spawn",
-        )
-        os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
-        if self._is_cpu:
-            os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)  # would overrule kv_cache_memory_bytes
-            os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
-            os.environ["OMP_NUM_THREADS"] = str(max(1, self.num_threads))
-
     def _build(self) -> Any:
         from vllm.engine.arg_utils import AsyncEngineArgs
         from vllm.v1.engine.async_llm import AsyncLLM
@@ -261,96 +239,14 @@ class VllmEngine:
         return AsyncLLM.from_engine_args(AsyncEngineArgs(**self._engine_arguments()))
 
     def _engine_arguments(self) -> dict[str, Any]:
-        arguments: dict[str, Any] = {
-            "model": str(self.folder),
-            "dtype": self.config.dtype,
-            "seed": self.seed,
-            "max_model_len": self.max_model_len,
-            "max_num_seqs": 1 if self.config.deterministic else self.config.max_num_seqs,
-            "tensor_parallel_size": self.tensor_parallel_size,
-            "enforce_eager": self.config.enforce_eager,
-            "enable_prefix_caching": self.config.prefix_caching and not self.config.deterministic,
-            "logprobs_mode": "processed_logprobs",
-            "generation_config": "vllm",
-            "skip_tokenizer_init": True,
-            "disable_log_stats": True,
-            "worker_extension_cls": _WORKER_EXTENSION,
-            "weight_transfer_config": {"backend": "skyrl_nat"},
-        }
-        if self.config.fp32_head:
-            arguments["hf_overrides"] = {"head_dtype": "float32"}
-        if self._is_cpu:
-            arguments["kv_cache_memory_bytes"] = self._kv_cache_bytes()
-            arguments["block_size"] = _CPU_BLOCK_TOKENS
-        else:
-            arguments["gpu_memory_utilization"] = self.config.gpu_memory_fraction
-            arguments["enable_sleep_mode"] = True
-        return {**arguments, **self.config.extra}
-
-    def _kv_cache_bytes(self) -> int:
-        """Return bytes of KV for `max_num_seqs` full sequences, at most `kv_cache_gib`."""
-        token_bytes = kv_bytes_per_token(self.folder, getattr(torch, self.config.dtype))
-        # One block more per sequence for its last, part-filled one; vLLM keeps one for itself.
-        tokens = (self.max_model_len + _CPU_BLOCK_TOKENS) * self.config.max_num_seqs
-        tokens += _CPU_BLOCK_TOKENS
-        return min(self.config.kv_cache_gib * _GIB, tokens * token_bytes)
+        arguments = engine_arguments(
+            self.folder, self.config, max_model_len=self.max_model_len, is_cpu=self._is_cpu, seed=self.seed
+        )
+        return {"tensor_parallel_size": self.tensor_parallel_size, **arguments}
 
     async def _generate_in_turn(self, request: GenerationRequest, room: int) -> Completion:
         async with self._alone if self.config.deterministic else contextlib.nullcontext():
-            return await self._generate(request, room)
-
-    async def _generate(self, request: GenerationRequest, room: int) -> Completion:
-        from vllm import SamplingParams, TokensPrompt
-        from vllm.sampling_params import RequestOutputKind
-
-        sampling = SamplingParams(
-            max_tokens=room,
-            temperature=request.sampling.temperature,
-            seed=request_seed(self.seed, request),
-            stop_token_ids=self._stop_token_ids,
-            logprobs=0,
-            detokenize=False,
-            output_kind=RequestOutputKind.DELTA,
-        )
-        self._num_requests += 1
-        # vLLM's own stop strings need a tokenizer inside vLLM, and it withholds text at incomplete characters.
-        watch = watch_for(request.sampling.stop, self.folder)
-        token_ids: list[int] = []
-        logprobs: list[float] = []
-        versions: list[int] = []
-        reason: str | None = None
-        prompt = TokensPrompt(prompt_token_ids=request.prompt_token_ids)
-        try:
-            # Retried rollouts come with the same id; vLLM wants it unique.
-            stream = self._llm.generate(prompt, sampling, request_id=f"{request.request_id}#{self._num_requests}")
-            async with contextlib.aclosing(stream):  # leaving it early ends the request in vLLM too
-                async for output in stream:
-                    delta = output.outputs[0]
-                    ids = delta.token_ids
-                    # An end token belongs to no word.
-                    num_kept = watch and watch.num_until_word(ids[:-1] if delta.finish_reason == "stop" else ids)
-                    token_ids.extend(ids[:num_kept])
-                    logprobs.extend(_sampled_logprobs(ids, delta.logprobs or ())[:num_kept])
-                    reason = _STOP_WORD if num_kept else delta.finish_reason
-                    versions.extend([self._version] * len(ids[:num_kept]))
-                    if num_kept:
-                        break
-        except Exception as error:
-            raise EngineError(
-                f"vLLM must answer request {request.request_id}, found {type(error).__name__}: {error}. "
-                "Retry on another engine; restart this one if it is dead."
-            ) from error
-        if len(logprobs) != len(token_ids):
-            raise EngineError(
-                f"Every token must come with its log-prob, found {len(logprobs)} for {len(token_ids)} tokens "
-                f"in request {request.request_id}. Retry the request."
-            )
-        return Completion(
-            token_ids=token_ids,
-            logprobs=logprobs,
-            finish_reason=_FINISH_REASONS.get(reason or "", FinishReason.ABORT),
-            token_versions=versions,
-        )
+            return await self._requests.sample(request, max_tokens=room, seed=request_seed(self.seed, request))
 
     async def _update_from_channel(self, manifest: Sequence[TensorSpec], refusal: str) -> None:
         from vllm.distributed.weight_transfer.base import WeightTransferUpdateRequest
@@ -388,8 +284,3 @@ class VllmEngine:
                 "vLLM must drop its prefix cache after an update, found that it refused. "
                 "Restart the engine or set engine.prefix_caching=false."
             )
-
-
-def _sampled_logprobs(token_ids: Sequence[int], logprobs: Sequence[dict[int, Any]]) -> list[float]:
-    """Return the log-prob of each sampled token; the dicts may hold others beside it."""
-    return [float(entry[token].logprob) for token, entry in zip(token_ids, logprobs, strict=True)]

@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -13,11 +12,40 @@ from tiny_model import make_tiny_model, make_tiny_tokenizer
 
 from skyrl_nat.config.rollout import EngineConfig
 from skyrl_nat.engines.vllm import VllmEngine
+from skyrl_nat.engines.vllm_requests import VllmRequests
 from skyrl_nat.errors import EngineError, WeightSyncError
 from skyrl_nat.types import Completion, FinishReason, GenerationRequest, SamplingParams
 from skyrl_nat.weight_sync.manifest import spec_of
 
 Logprobs = list[dict[int, float]]
+
+
+class FakeOutputs:
+    """What vLLM collects for one request: single outputs, or one at its end."""
+
+    request_id = "internal"
+
+    def __init__(self, calls: list[str], parts: list[tuple[list[int], Logprobs, str | None]], *, is_streamed: bool):
+        if not is_streamed:
+            parts = [([t for p in parts for t in p[0]], [row for p in parts for row in p[1]], parts[-1][2])]
+        self.calls, self.parts = calls, parts
+
+    def get_nowait(self) -> None:
+        return None
+
+    async def get(self) -> SimpleNamespace:
+        token_ids, rows, reason = self.parts.pop(0)
+        flat = SimpleNamespace(start_indices=[], end_indices=[], token_ids=[], logprobs=[])
+        for row in rows:
+            flat.start_indices.append(len(flat.token_ids))
+            flat.token_ids += row.keys()
+            flat.logprobs += row.values()
+            flat.end_indices.append(len(flat.token_ids))
+        part = SimpleNamespace(token_ids=token_ids, logprobs=flat if rows else None, finish_reason=reason)
+        return SimpleNamespace(outputs=[part], finished=not self.parts)
+
+    def close(self) -> None:
+        self.calls.append("close")
 
 
 class FakeLlm:
@@ -27,18 +55,19 @@ class FakeLlm:
         self.calls: list[str] = []
         self.parts: list[tuple[list[int], Logprobs, str | None]] = [([5], [{5: -1.0}], "stop")]
         self.can_reset = True
+        self.salts: list[str] = []
+        self.output_handler: Any = None
+        self.output_processor = SimpleNamespace(request_states={})
+        self.engine_core = SimpleNamespace(outputs_queue=asyncio.Queue())
 
-    async def generate(self, prompt: Any, sampling: Any, *, request_id: str) -> AsyncIterator[SimpleNamespace]:
+    async def add_request(self, name: str, prompt: Any, sampling: Any) -> FakeOutputs:
         self.calls.append("generate")
-        try:
-            for token_ids, logprobs, reason in self.parts:
-                entries = [{token: SimpleNamespace(logprob=value) for token, value in row.items()} for row in logprobs]
-                yield SimpleNamespace(
-                    outputs=[SimpleNamespace(token_ids=token_ids, logprobs=entries, finish_reason=reason)]
-                )
-        except GeneratorExit:
-            self.calls.append("abort")
-            raise
+        self.salts.append(prompt.cache_salt)
+        return FakeOutputs(self.calls, list(self.parts), is_streamed=sampling.output_kind == "delta")
+
+    async def abort(self, request_id: str, *, internal: bool) -> None:
+        assert (request_id, internal) == ("internal", True)
+        self.calls.append("abort")
 
     async def pause_generation(self, *, mode: str, clear_cache: bool) -> None:
         self.calls.append("pause and clear" if clear_cache else "pause")
@@ -69,7 +98,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def llm(monkeypatch: pytest.MonkeyPatch) -> FakeLlm:
     top, parameters = ModuleType("vllm"), ModuleType("vllm.sampling_params")
     top.SamplingParams = top.TokensPrompt = SimpleNamespace  # type: ignore[attr-defined]
-    parameters.RequestOutputKind = SimpleNamespace(DELTA=0)  # type: ignore[attr-defined]
+    parameters.RequestOutputKind = SimpleNamespace(DELTA="delta", FINAL_ONLY="final")  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "vllm", top)
     monkeypatch.setitem(sys.modules, "vllm.sampling_params", parameters)
     return FakeLlm()
@@ -78,6 +107,7 @@ def llm(monkeypatch: pytest.MonkeyPatch) -> FakeLlm:
 def engine_on(folder: Path, llm: FakeLlm, *, device: str = "cpu", **config: Any) -> VllmEngine:
     engine = VllmEngine(str(folder), EngineConfig(**config), max_model_len=64, device=device, seed=0, num_threads=1)
     engine._llm = llm
+    engine._requests = VllmRequests(llm, engine.folder, [])
     engine._lifecycle.is_started = True
     return engine
 
@@ -122,7 +152,7 @@ def test_a_stop_word_ends_the_request_at_once_and_later_tokens_of_its_step_are_l
     assert answer.logprobs == [0.0, -1.0, -2.0, -3.0]
     assert answer.token_versions == [0] * 4
     assert answer.finish_reason is FinishReason.STOP_WORD
-    assert llm.calls == ["generate", "abort"]
+    assert llm.calls == ["generate", "abort", "close"]
 
 
 def test_an_end_token_belongs_to_no_stop_word(folder: Path, llm: FakeLlm) -> None:
@@ -159,7 +189,7 @@ def test_the_prefix_cache_is_dropped_after_the_last_tensor_and_before_the_engine
         return await ask(engine)
 
     assert asyncio.run(update()).token_versions == [7]
-    assert llm.calls == ["pause and clear", "load", "reset", "resume", "generate"]
+    assert llm.calls == ["pause and clear", "load", "reset", "resume", "generate", "close"]
 
 
 @pytest.mark.parametrize("has_cache", [True, False])
@@ -215,4 +245,5 @@ def test_an_engine_that_slept_serves_nothing_before_its_weights_were_pushed(fold
         "wake kv_cache",
         "resume",
         "generate",
+        "close",
     ]

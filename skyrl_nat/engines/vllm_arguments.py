@@ -1,0 +1,90 @@
+"""What vLLM is started with: environment variables, read at its import, and engine arguments."""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from skyrl_nat.config.rollout import EngineConfig
+from skyrl_nat.engines.model_folder import kv_bytes_per_token
+
+_GIB = 1024**3
+_CPU_BLOCK_TOKENS = 32
+_WORKER_EXTENSION = "skyrl_nat.weight_sync.vllm_worker.WorkerExtension"
+_LONGEST_LOOK_UP = 4
+"""Tokens before a guess of prompt look-up that must have occurred before; shorter matches are tried down to 2."""
+
+
+def set_environment(*, is_cpu: bool, num_threads: int) -> None:
+    """Set what vLLM reads at its import, here and in its processes.
+
+    Args:
+        is_cpu: Whether the engine computes on the CPU.
+        num_threads: Threads of one worker there.
+    """
+    os.environ.update(
+        VLLM_NO_USAGE_STATS="1",
+        DO_NOT_TRACK="1",
+        VLLM_USE_FLASHINFER_SAMPLER="0",
+        VLLM_WORKER_MULTIPROC_METHOD="spawn",
+    )
+    os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
+    if is_cpu:
+        os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)  # would overrule kv_cache_memory_bytes
+        os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
+        os.environ["OMP_NUM_THREADS"] = str(max(1, num_threads))
+
+
+def engine_arguments(
+    folder: Path, config: EngineConfig, *, max_model_len: int, is_cpu: bool, seed: int
+) -> dict[str, Any]:
+    """Return keyword arguments of `AsyncEngineArgs`.
+
+    Args:
+        folder: The model's.
+        config: Section `engine`; what its `extra` says goes before all others.
+        max_model_len: Context length in tokens.
+        is_cpu: Whether the engine computes on the CPU.
+        seed: Of vLLM's own random streams.
+    """
+    arguments: dict[str, Any] = {
+        "model": str(folder),
+        "dtype": config.dtype,
+        "seed": seed,
+        "max_model_len": max_model_len,
+        "max_num_seqs": 1 if config.deterministic else config.max_num_seqs,
+        "enforce_eager": config.enforce_eager,
+        "enable_prefix_caching": config.prefix_caching and not config.deterministic,
+        "logprobs_mode": "processed_logprobs",
+        "generation_config": "vllm",
+        "skip_tokenizer_init": True,
+        "disable_log_stats": True,
+        "worker_extension_cls": _WORKER_EXTENSION,
+        "weight_transfer_config": {"backend": "skyrl_nat"},
+    }
+    if config.fp32_head:
+        arguments["hf_overrides"] = {"head_dtype": "float32"}
+    if config.num_speculative_tokens:
+        arguments["speculative_config"] = {
+            "method": "ngram",
+            "num_speculative_tokens": config.num_speculative_tokens,
+            "prompt_lookup_max": _LONGEST_LOOK_UP,
+            "prompt_lookup_min": 2,
+        }
+    if is_cpu:
+        arguments["kv_cache_memory_bytes"] = _kv_cache_bytes(folder, config, max_model_len)
+        arguments["block_size"] = _CPU_BLOCK_TOKENS
+    else:
+        arguments["gpu_memory_utilization"] = config.gpu_memory_fraction
+        arguments["enable_sleep_mode"] = True
+    return {**arguments, **config.extra}
+
+
+def _kv_cache_bytes(folder: Path, config: EngineConfig, max_model_len: int) -> int:
+    """Return bytes of KV for `max_num_seqs` full sequences, at most `kv_cache_gib`."""
+    token_bytes = kv_bytes_per_token(folder, getattr(torch, config.dtype))
+    # One block more per sequence for its last, part-filled one; vLLM keeps one for itself.
+    tokens = (max_model_len + _CPU_BLOCK_TOKENS) * config.max_num_seqs
+    tokens += _CPU_BLOCK_TOKENS
+    return min(config.kv_cache_gib * _GIB, tokens * token_bytes)
