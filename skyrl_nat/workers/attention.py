@@ -13,6 +13,7 @@ from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn.attention.varlen import varlen_attn
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, AttentionMaskInterface, PretrainedConfig
 
@@ -21,12 +22,13 @@ from skyrl_nat.errors import ConfigError
 
 PACKED_ATTENTION = "skyrl_nat_packed"
 """Value of `attn_implementation`."""
+_HAS_GQA = "enable_gqa" in inspect.signature(varlen_attn).parameters
+"""Whether torch's own attention takes fewer key heads than query heads (from 2.13 on)."""
 
 
 def register() -> None:
     """Make `attn_implementation=PACKED_ATTENTION` known to transformers; safe to call twice."""
-    # Compiled layers call it as it is: borders differ from batch to batch, and must not be compiled in.
-    AttentionInterface.register(PACKED_ATTENTION, torch.compiler.disable(packed_attention))
+    AttentionInterface.register(PACKED_ATTENTION, packed_attention)
     AttentionMaskInterface.register(PACKED_ATTENTION, _no_mask)
 
 
@@ -57,6 +59,10 @@ class PackedRows:
     """Places among the U computed tokens, first 0, last U."""
     key_borders: tuple[int, ...]
     """Places among the N tokens, first 0, last N."""
+    max_queries: int
+    """Computed tokens of the longest sequence."""
+    max_keys: int
+    """Tokens of the longest sequence."""
     cu_queries: Tensor
     """`[B + 1]` int32, `query_borders` on the device."""
     cu_keys: Tensor
@@ -67,9 +73,13 @@ class PackedRows:
     @classmethod
     def of(cls, micro_batch: MicroBatch) -> Self:
         """Return the rows of a micro-batch, on its device."""
+        query_borders = tuple(micro_batch.cu_computed.tolist())
+        key_borders = tuple(micro_batch.cu_seqlens.tolist())
         return cls(
-            query_borders=tuple(micro_batch.cu_computed.tolist()),
-            key_borders=tuple(micro_batch.cu_seqlens.tolist()),
+            query_borders=query_borders,
+            key_borders=key_borders,
+            max_queries=_longest(query_borders),
+            max_keys=_longest(key_borders),
             cu_queries=micro_batch.cu_computed,
             cu_keys=micro_batch.cu_seqlens,
             source=micro_batch.source if micro_batch.num_computed < micro_batch.num_tokens else None,
@@ -119,6 +129,12 @@ def packed_attention(
     return _per_sequence(query, key, value, rows, scaling), None
 
 
+def _longest(borders: tuple[int, ...]) -> int:
+    return max(end - start for start, end in pairwise(borders))
+
+
+# Compiled layers call it as it is: borders differ from batch to batch, and must not be compiled in.
+@torch.compiler.disable
 def _per_sequence(query: Tensor, key: Tensor, value: Tensor, rows: PackedRows, scaling: float | None) -> Tensor:
     """Run one fused attention call per sequence."""
     repeats = query.shape[1] // key.shape[1]
@@ -149,12 +165,10 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, scaling: float | None) ->
 
 def _varlen(query: Tensor, key: Tensor, value: Tensor, rows: PackedRows, scaling: float | None) -> Tensor:
     """Run PyTorch's variable-length flash attention on all sequences at once; queries are each row's last tokens."""
-    from torch.nn.attention.varlen import varlen_attn
-
     packed = [t[0].transpose(0, 1).contiguous() for t in (query, key, value)]
     repeats = query.shape[1] // key.shape[1]
     extra: dict[str, Any] = {}
-    if repeats > 1 and "enable_gqa" in inspect.signature(varlen_attn).parameters:
+    if repeats > 1 and _HAS_GQA:
         extra["enable_gqa"] = True
     elif repeats > 1:
         packed[1:] = [t.repeat_interleave(repeats, dim=1) for t in packed[1:]]
@@ -164,8 +178,8 @@ def _varlen(query: Tensor, key: Tensor, value: Tensor, rows: PackedRows, scaling
         packed[2],
         rows.cu_queries,
         rows.cu_keys,
-        max(end - start for start, end in pairwise(rows.query_borders)),
-        max(end - start for start, end in pairwise(rows.key_borders)),
+        rows.max_queries,
+        rows.max_keys,
         scale=scaling,
         window_size=(-1, 0),
         **extra,
