@@ -48,7 +48,9 @@ def attempt(name: str, function: Callable[[], dict[str, Any]]) -> dict[str, Any]
     return found
 
 
-def write_result(path: Path, bar: str, value: float | None, unit: str, target: float, *, is_met: bool, raw: Any) -> None:
+def write_result(
+    path: Path, bar: str, value: float | None, unit: str, target: float, *, is_met: bool, raw: Any
+) -> None:
     """Write and print one result; card, versions, command and date are those of this process.
 
     Args:

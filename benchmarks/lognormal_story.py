@@ -4,7 +4,6 @@
 same run length has the same limit whatever the layout and the staleness.
 """
 
-import asyncio
 import hashlib
 import math
 import os

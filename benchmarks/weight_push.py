@@ -7,29 +7,24 @@ colocated: engine and policy share one card (ipc), and the engine sleeps before 
 apart: policy on the first card, engine on the second (nccl); left out where there is one card. A push is what the
 trainer calls `time/push_s`: pause, transfer, vLLM's reload, KV cache, resume. The first one is left out. At the end
 checksums of all tensors are compared. The link's limit is a plain copy on the card, or a broadcast between the two, of
-as many bytes. Several pushes beyond the first cost a second each; most of the time is the start of two topologies.
+as many bytes.
 """
 
 import argparse
-import asyncio
-import contextlib
-import os
 import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
 from bars import attempt, write_result
-from story_run import HERE, layout, story_overrides
+from open_story import in_open_run
+from story_run import layout, story_overrides
 from torch import multiprocessing
 
-from skyrl_nat.config.load import load_config
-from skyrl_nat.controller.opening import open_run
 from skyrl_nat.controller.run import Run
 
 TARGET = 0.5
@@ -60,41 +55,27 @@ class Stopwatch:
         return {name: statistics.median(times[1:] or times) for name, times in self.seconds.items()}
 
 
-@contextlib.asynccontextmanager
-async def opened(name: str, folder: Path, overrides: list[str]) -> AsyncIterator[Run]:
-    """Open a run of the story family, with the product's own way of starting everything."""
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH", "")]))
-    config = load_config([*overrides, *story_overrides(name, folder, 1)])
-    async with open_run(config) as run:
-        yield run
-
-
-async def push_often(name: str, folder: Path, number: int, overrides: list[str]) -> dict[str, Any]:
-    """Start a topology, push, compare checksums."""
-    started = time.perf_counter()
-    async with opened(name, folder, overrides) as run:
-        start_s = time.perf_counter() - started
+async def push_often(run: Run, number: int) -> dict[str, Any]:
+    """Push so many times and once more, and compare checksums."""
+    await run.push_weights()
+    manifest = (await run.policy.call_all("weight_manifest", run.config.engine.dtype))[0]
+    sizes = [torch.Size(spec.shape).numel() * getattr(torch, spec.dtype).itemsize for spec in manifest]
+    watch = Stopwatch()
+    watch.wrap("policy", run.policy)
+    watch.wrap("engines", run.engines)
+    seconds = []
+    for place in range(number + 1):
+        async with run.training_phase():
+            pass
+        started = time.perf_counter()
         await run.push_weights()
-        manifest = (await run.policy.call_all("weight_manifest", run.config.engine.dtype))[0]
-        sizes = [torch.Size(spec.shape).numel() * getattr(torch, spec.dtype).itemsize for spec in manifest]
-        watch = Stopwatch()
-        watch.wrap("policy", run.policy)
-        watch.wrap("engines", run.engines)
-        seconds = []
-        for place in range(number + 1):
-            async with run.training_phase():
-                pass
-            started = time.perf_counter()
-            await run.push_weights()
-            seconds.append(time.perf_counter() - started)
-            print(f"{name}: push {place} in {seconds[-1]:.3f} s", flush=True)
-        parts = watch.medians()
-        run.config.weight_sync.verify_checksums = True
-        await run.push_weights()
+        seconds.append(time.perf_counter() - started)
+        print(f"push {place} in {seconds[-1]:.3f} s", flush=True)
+    parts = watch.medians()
+    run.config.weight_sync.verify_checksums = True
+    await run.push_weights()
     measured = seconds[1:]
     return {
-        "overrides": overrides,
-        "start_s": start_s,
         "median_s": statistics.median(measured),
         "min_s": min(measured),
         "pushes_s": seconds,
@@ -157,14 +138,16 @@ def variant(name: str, folder: Path, options: argparse.Namespace, overrides: lis
     common = [f"model.path={options.model}", "rollout.max_new_tokens=64", "rollout.max_total_tokens=256"]
     chosen = [*layout(num_gpus=2 if is_apart else 1, is_apart=is_apart), *common, *overrides]
 
-    async def bounded() -> dict[str, Any]:
-        async with asyncio.timeout(options.limit_s):
-            return await push_often(name, folder, options.pushes, chosen)
-
-    found = asyncio.run(bounded())
+    everything = [*chosen, *story_overrides(name, folder, 1)]
+    found = in_open_run(everything, lambda run: push_often(run, options.pushes), options.limit_s)
     size = found["bytes"]
     link = attempt(f"{name}, link", lambda: broadcast_between_cards(size, folder) if is_apart else copy_on_card(size))
-    return {**found, "link": link, "share_of_link": found["gb_per_s"] / link["gb_per_s"] if "gb_per_s" in link else None}
+    return {
+        "overrides": chosen,
+        **found,
+        "link": link,
+        "share_of_link": found["gb_per_s"] / link["gb_per_s"] if "gb_per_s" in link else None,
+    }
 
 
 def main() -> int:
