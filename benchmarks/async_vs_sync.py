@@ -17,7 +17,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bars import attempt, write_result
+from bars import attempt, parse, write_result
 from lognormal_story import LONGEST, MEAN, limit_of
 from story_run import layout, story_overrides, train
 
@@ -88,7 +88,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=6, help="of each variant, the first two included")
     parser.add_argument("--variants", nargs="+", default=["s0", "s1", "s2", "colocated"])
     parser.add_argument("--limit-s", type=float, default=140, help="of each variant, its start included")
-    options, overrides = parser.parse_known_args()
+    options, overrides = parse(parser)
     os.environ[MEAN] = str(options.mean)
     with tempfile.TemporaryDirectory() as folder:
         found = {

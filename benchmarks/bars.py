@@ -1,12 +1,13 @@
 """The form of a result that is measured against a bar."""
 
+import argparse
 import contextlib
 import json
 import platform
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,13 @@ def versions() -> dict[str, str]:
         with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
     return found
+
+
+def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> tuple[Any, list[str]]:
+    """Return the options and the config overrides (`key=value`), which may stand anywhere, also after a list."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    overrides = [text for text in given if "=" in text and not text.startswith("-")]
+    return parser.parse_args([text for text in given if text not in overrides]), overrides
 
 
 def attempt(name: str, function: Callable[[], dict[str, Any]]) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bars import attempt, write_result
+from bars import attempt, parse, write_result
 
 TARGET = 60.0
 BEGUN = "ENGINE_START_BEGUN"
@@ -28,6 +28,7 @@ TOOK = re.compile(r"((?:took|finished in|in) (?:[\d.]+ GiB (?:memory )?and )?[\d
 
 def start_here(model: str, overrides: list[str]) -> dict[str, Any]:
     """Start an engine in this process, get one answer, end it; return seconds by phase."""
+    from skyrl_nat.checkpoint.pretrained import resolve_model
     from skyrl_nat.config.load import load_config
     from skyrl_nat.engines.vllm import VllmEngine
     from skyrl_nat.types import GenerationRequest, SamplingParams
@@ -38,7 +39,7 @@ def start_here(model: str, overrides: list[str]) -> dict[str, Any]:
     config = load_config([*layout, *precision, f"model.path={model}", *overrides])
     marks = {"python_and_torch": time.time() - float(os.environ[BEGUN])}
     engine = VllmEngine(
-        model,
+        str(resolve_model(model)),
         config.engine,
         max_model_len=config.rollout.max_total_tokens,
         device="cuda" if is_gpu else "cpu",
@@ -88,7 +89,7 @@ def main() -> int:
     parser.add_argument("--starts", type=int, default=2)
     parser.add_argument("--limit-s", type=float, default=280, help="of each start")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
-    options, overrides = parser.parse_known_args()
+    options, overrides = parse(parser)
     if options.child:
         print(json.dumps(start_here(options.model, overrides)), flush=True)
         return 0

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bars import attempt, write_result
+from bars import attempt, parse, write_result
 from open_story import in_open_run
 from story_run import HERE, layout, story_overrides
 
@@ -107,7 +107,7 @@ def main() -> int:
     parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--trl", action="store_true", help="measure TRL too; needs benchmarks/requirements.txt")
     parser.add_argument("--limit-s", type=float, default=200, help="of each part, its start included")
-    options, overrides = parser.parse_known_args()
+    options, overrides = parse(parser)
     raw: dict[str, Any] = {"trl_measured_before": TRL_MEASURED}
     with tempfile.TemporaryDirectory() as folder:
         for is_fp32 in (False, True):

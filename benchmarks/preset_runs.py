@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bars import attempt, write_result
+from bars import attempt, parse, write_result
 from story_run import layout, story_overrides, train
 
 PRESETS = sorted(path.stem for path in (Path(__file__).parents[1] / "conf" / "algorithm").glob("*.yaml"))
@@ -32,6 +32,8 @@ SMALL = (
 SHARED_GPU = (
     "engine.gpu_memory_fraction=0.15",
     "engine.extra.compilation_config.cudagraph_capture_sizes=[1,2,4,8,16]",
+    # Engines that profile the card's memory stop where another process frees some meanwhile.
+    f"+engine.extra.kv_cache_memory_bytes={2 * 2**30}",
 )
 LAST = ("rollout/reward/mean", "loss/total", "loss/grad_norm", "batch/first_logprob_diff", "batch/no_signal_groups")
 
@@ -93,7 +95,7 @@ def main() -> int:
     parser.add_argument("--forms", nargs="+", choices=list(FORMS), default=list(FORMS))
     parser.add_argument("--streams", type=int, default=2)
     parser.add_argument("--limit-s", type=float, default=240, help="of each run, its start included")
-    options, overrides = parser.parse_known_args()
+    options, overrides = parse(parser)
     raw: dict[str, Any] = {"steps": options.steps, "overrides": overrides}
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.streams) as pool:
         if set(options.presets) & set(OFFLINE):

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bars import attempt, write_result
+from bars import attempt, parse, write_result
 from story_run import layout, story_overrides, train
 
 TARGET = 0.01
@@ -95,9 +95,9 @@ def measure(folder: Path, options: argparse.Namespace, overrides: list[str]) -> 
         f"model.path={options.model}",
         f"trainer.tasks_per_step={options.tasks}",
         f"trainer.rollouts_per_task={options.rollouts}",
-        f"trainer.micro_batch_tokens={max(16384, options.tokens + 512)}",
+        f"trainer.micro_batch_tokens={max(16384, options.tokens + 256)}",
         f"rollout.max_new_tokens={options.tokens}",
-        f"rollout.max_total_tokens={options.tokens + 512}",
+        f"rollout.max_total_tokens={options.tokens + 256}",
         *overrides,
         *story_overrides("run", folder, options.steps),
     ]
@@ -135,7 +135,7 @@ def main() -> int:
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--gpu-memory-fraction", type=float, default=0.4)
     parser.add_argument("--limit-s", type=float, default=540)
-    options, overrides = parser.parse_known_args()
+    options, overrides = parse(parser)
     with tempfile.TemporaryDirectory() as folder:
         raw = attempt("7B", lambda: measure(Path(folder), options, overrides))
     value = raw.get("slope")

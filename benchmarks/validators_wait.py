@@ -7,7 +7,8 @@ Multi-turn NAT rollouts of the library's sample, colocated. A small model would 
 every environment gets the actions of the task's own solution, written, checked and tested file by file, and verdicts
 are given on that solution; the tokens are the policy's (`--as-played` leaves both as they are). An engine waits for
 validators while it has no request, the batch is not there yet, and an environment's call or a verdict is under way; the
-value is that time over all engines, as a share of engines times the steps' time, the first step left out. The sandbox's
+value is that time over all engines, as a share of engines times the steps' time, the first step left out. A turn that
+is cut ends its rollout: where a model does not end its turns in 512 tokens, add `rollout.stop=["."]`. The sandbox's
 interpreter is `.venv-nat` beside the package, or what SKYRL_NAT_SANDBOX_PYTHON names.
 """
 
@@ -24,7 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bars import attempt, write_result
+from bars import attempt, parse, write_result
 from open_story import in_open_run
 from story_run import QUIET, layout
 
@@ -193,7 +194,7 @@ def main() -> int:
     parser.add_argument("--workers", type=int, default=8, help="environment workers, and as many reward workers")
     parser.add_argument("--as-played", action="store_true", help="judge what the policy says, not the solutions")
     parser.add_argument("--limit-s", type=float, default=400)
-    options, overrides = parser.parse_known_args()
+    options, overrides = parse(parser)
     with tempfile.TemporaryDirectory() as folder:
         raw = attempt("validators", lambda: measure(Path(folder), options, overrides))
     value = raw.get("share")

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from bars import attempt, write_result
+from bars import attempt, parse, write_result
 from open_story import in_open_run
 from story_run import layout, story_overrides
 from torch import multiprocessing
@@ -93,6 +93,8 @@ def copy_on_card(num_bytes: int) -> dict[str, Any]:
     source = torch.empty(num_bytes, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     seconds = _best_of(lambda: target.copy_(source))
+    del source, target
+    torch.cuda.empty_cache()
     return {"seconds": seconds, "gb_per_s": num_bytes / 1e9 / seconds}
 
 
@@ -158,7 +160,7 @@ def main() -> int:
     parser.add_argument("--pushes", type=int, default=6)
     parser.add_argument("--variants", nargs="+", choices=["colocated", "apart"], default=["colocated", "apart"])
     parser.add_argument("--limit-s", type=float, default=240, help="of each variant, its start included")
-    options, overrides = parser.parse_known_args()
+    options, overrides = parse(parser)
     names = [name for name in options.variants if name == "colocated" or torch.cuda.device_count() != 1]
     with tempfile.TemporaryDirectory() as folder:
         found = {
