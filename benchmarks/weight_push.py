@@ -93,8 +93,6 @@ def copy_on_card(num_bytes: int) -> dict[str, Any]:
     source = torch.empty(num_bytes, dtype=torch.uint8, device=device)
     target = torch.empty_like(source)
     seconds = _best_of(lambda: target.copy_(source))
-    del source, target
-    torch.cuda.empty_cache()
     return {"seconds": seconds, "gb_per_s": num_bytes / 1e9 / seconds}
 
 
@@ -144,6 +142,7 @@ def variant(name: str, folder: Path, options: argparse.Namespace, overrides: lis
     found = in_open_run(everything, lambda run: push_often(run, options.pushes), options.limit_s)
     size = found["bytes"]
     link = attempt(f"{name}, link", lambda: broadcast_between_cards(size, folder) if is_apart else copy_on_card(size))
+    torch.cuda.empty_cache()
     return {
         "overrides": chosen,
         **found,
