@@ -31,6 +31,7 @@ def start_here(model: str, overrides: list[str]) -> dict[str, Any]:
     from skyrl_nat.checkpoint.pretrained import resolve_model
     from skyrl_nat.config.load import load_config
     from skyrl_nat.engines.vllm import VllmEngine
+    from skyrl_nat.engines.vllm_arguments import set_environment
     from skyrl_nat.types import GenerationRequest, SamplingParams
 
     is_gpu = torch.cuda.is_available()
@@ -46,7 +47,7 @@ def start_here(model: str, overrides: list[str]) -> dict[str, Any]:
         seed=0,
         num_threads=config.cluster.num_threads or 2,
     )
-    engine._set_environment()
+    set_environment(is_cpu=not is_gpu, num_threads=engine.num_threads)
     began = time.perf_counter()
     from vllm.v1.engine.async_llm import AsyncLLM  # noqa: F401
 

@@ -14,11 +14,11 @@ ROOT = Path(__file__).parents[2]
 SMALL = ("engine=hf", "weight_sync=host")
 
 
-def measure(folder, script, *arguments):
-    model, output = make_tiny_model(folder / "model", hidden_size=64), folder / "result.json"
+def measure(folder, script, *arguments, hidden_size=64, overrides=SMALL):
+    model, output = make_tiny_model(folder / "model", hidden_size=hidden_size), folder / "result.json"
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, str(ROOT / "benchmarks" / script), str(model), "--output", str(output)]
-    subprocess.run([*command, *arguments, *SMALL], check=True, env={**os.environ, "PYTHONPATH": path}, timeout=240)
+    subprocess.run([*command, *arguments, *overrides], check=True, env={**os.environ, "PYTHONPATH": path}, timeout=240)
     return json.loads(output.read_text())
 
 
@@ -51,3 +51,12 @@ def test_presets_are_run_and_a_bad_end_is_counted(tmp_path):
     result = measure(tmp_path, "preset_runs.py", *small, "optimizer.max_skipped_steps=0")
     assert (result["value"], result["met"]) == (1.0, False)
     assert "optimizer.max_skipped_steps" in result["raw"]["runs"][0]["error"]
+
+
+def test_start_of_an_engine_is_taken_apart(tmp_path):
+    # Attention kernels of vLLM on CPU want a head size of at least 32.
+    room = ("rollout.max_new_tokens=32", "rollout.max_total_tokens=128")
+    result = measure(tmp_path, "engine_start.py", "--starts", "1", hidden_size=128, overrides=room)
+    (found,) = result["raw"]["starts"]
+    assert found["python_and_torch"] + found["import_vllm"] + found["start"] < found["total"] == result["value"]
+    assert any("weights took" in line for line in found["log"])
