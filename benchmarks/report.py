@@ -20,7 +20,8 @@ COLUMNS = ("bar", "value", "target", "met", "unit", "card", "date", "file")
 
 def read_results(folder: Path) -> list[dict[str, Any]]:
     """Return the results of all bars, newest first within a bar."""
-    found = [json.loads(path.read_text(encoding="utf-8")) | {"file": path.name} for path in folder.glob("P*-*.json")]
+    every = (json.loads(path.read_text(encoding="utf-8")) | {"file": path.name} for path in folder.glob("*.json"))
+    found = [result for result in every if "bar" in result]
     return sorted(found, key=lambda result: (result["bar"], _newest_first(result["date"]), result["file"]))
 
 
@@ -28,7 +29,8 @@ def table(results: Iterable[dict[str, Any]]) -> str:
     """Return results as a Markdown table."""
     lines = [f"| {' | '.join(COLUMNS)} |", f"|{'---|' * len(COLUMNS)}"]
     for result in results:
-        shown = result | {"value": f"{result['value']:.3g}", "met": "yes" if result["met"] else "no"}
+        value = "failed" if result["value"] is None else f"{result['value']:.3g}"
+        shown = result | {"value": value, "met": "yes" if result["met"] else "no"}
         lines.append(f"| {' | '.join(str(shown[column]) for column in COLUMNS)} |")
     return "\n".join(lines)
 

@@ -9,6 +9,8 @@ from skyrl_nat.environments.family import Family
 from skyrl_nat.types import RewardResult, Task
 
 NAME = "story_family:open_family"
+MANY = 0.3
+"""Share of vowels from which on a story counts as a success, near that of English: some do, some do not."""
 SUBJECTS = (
     "a lighthouse",
     "an old train",
@@ -59,7 +61,7 @@ class StoryValidator:
     def validate(self, task: Task, artifact: dict[str, Any], **_: Any) -> RewardResult:
         """Score one story."""
         share = share_of_vowels(artifact["text"])
-        return RewardResult(total=share, parts={"vowels": share}, is_success=False)
+        return RewardResult(total=share, parts={"vowels": share}, is_success=share > MANY)
 
     def close(self) -> None:
         """Nothing to release."""

@@ -1,20 +1,146 @@
 """Run the trainer on the story family as a user would, and read its own metrics."""
 
+import contextlib
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from story_family import NAME, SUBJECTS
 
 from skyrl_nat.data.specs import write_tasks
 from skyrl_nat.types import Task
 
 PARTS = ("rollout", "reward", "train", "push", "step")
+HERE = Path(__file__).resolve().parent
+GRACE_S = 30
+"""Time that a run has to end in order once it is told to."""
+
+
+@dataclass
+class TrainedRun:
+    """What a run left."""
+
+    steps: list[dict[str, Any]]
+    """Its metrics, one entry per trained step."""
+    error: str
+    """Empty where it ended by itself with 0, else how it ended and the end of its output."""
+    alarms: list[str]
+
+
+def layout(*, num_gpus: int, is_apart: bool = False) -> list[str]:
+    """Return overrides for bf16 with vLLM on the first GPUs of this machine, or for one CPU where it has none.
+
+    Args:
+        num_gpus: Policy ranks and engines, one of each on every GPU; with `is_apart` one half of the GPUs each.
+        is_apart: Engines on cards of their own.
+    """
+    if not torch.cuda.is_available():
+        placement = "disaggregated" if is_apart else "colocated"
+        return ["engine=vllm", "cluster=cpu", "weight_sync=gloo", f"cluster.placement={placement}"]
+    each = num_gpus // 2 if is_apart else num_gpus
+    return [
+        "engine=vllm_gpu",
+        "cluster=h100x1",
+        "model.compute_dtype=bfloat16",
+        f"cluster.num_gpus_per_node={num_gpus}",
+        f"cluster.num_policy_ranks={each}",
+        f"cluster.num_engines={each}",
+        *(
+            ["weight_sync=nccl", "cluster.placement=disaggregated", "engine.gpu_memory_fraction=0.85"]
+            if is_apart
+            else ["weight_sync=ipc"]
+        ),
+    ]
+
+
+def story_overrides(name: str, folder: Path, num_steps: int, num_tasks: int = 0) -> list[str]:
+    """Write the tasks and return what makes a run play them.
+
+    Args:
+        name: Of the run, a folder below `folder`.
+        folder: Takes tasks and run.
+        num_steps: Of the run.
+        num_tasks: Training tasks; more than there are subjects give numbered parts. 0 takes every subject but one.
+    """
+    numbered = [(SUBJECTS[n % len(SUBJECTS)], n) for n in range(num_tasks)]
+    subjects = [f"{subject}, part {n}" for subject, n in numbered] or list(SUBJECTS[:-1])
+    for split, chosen in (("train", subjects), ("validation", SUBJECTS[-1:])):
+        tasks = [Task(task_id=subject, family=NAME, payload={"subject": subject}) for subject in chosen]
+        write_tasks(tasks, folder / f"{split}.parquet")
+    return [
+        f"name={name}",
+        f"root_dir={folder}",
+        f"environment.family='{NAME}'",
+        f"environment.train_files=[{folder / 'train.parquet'}]",
+        f"environment.validation_files=[{folder / 'validation.parquet'}]",
+        f"trainer.steps={num_steps}",
+        "rollout.max_turns=1",
+        *QUIET,
+    ]
+
+
+QUIET = ("evaluation.before_and_after=false", "checkpoint.save_final=false", "tracking.backends=[jsonl]")
+
+
+def train(folder: Path, overrides: Sequence[str], timeout_s: float) -> TrainedRun:
+    """Run `skyrl-nat train` to its end, or for so long, and return what it left either way.
+
+    Args:
+        folder: The run's own; its output goes there, to `output.log`.
+        overrides: All of them.
+        timeout_s: Afterwards the run is told to end.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    path = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH", "")]))
+    log, metrics = folder / "output.log", folder / "metrics.jsonl"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "skyrl_nat.cli", "train", *overrides],
+            env={**os.environ, "PYTHONPATH": path},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        error = _wait(process, metrics, timeout_s)
+    printed = log.read_text(errors="replace")
+    lines = [json.loads(line) for line in metrics.open()] if metrics.exists() else []
+    return TrainedRun(
+        steps=[line for line in lines if "loss/policy" in line],
+        error=f"{error}; its output ends with: {printed[-1500:]}" if error else "",
+        alarms=[line for line in printed.splitlines() if "ALARM" in line],
+    )
+
+
+def _wait(process: subprocess.Popen[bytes], metrics: Path, timeout_s: float) -> str:
+    """Wait for the end of a run, print how far it is, and end what is left of it; return what was wrong."""
+    deadline = time.monotonic() + timeout_s
+    shown = 0
+    try:
+        while time.monotonic() < deadline:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                code = process.wait(1.0)
+                return f"exit code {code}" if code else ""
+            lines = metrics.read_text().rpartition("\n")[0].splitlines() if metrics.exists() else []
+            for step in map(json.loads, lines[shown:]):
+                print(f"{metrics.parent.name}: step {step['step']} in {step.get('time/step_s', 0):.1f} s", flush=True)
+            shown = len(lines)
+        process.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_S)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    return f"not over after {timeout_s:.0f} s"
 
 
 def measure(name: str, steps: int, folder: Path, overrides: Sequence[str]) -> dict[str, Any]:
@@ -25,27 +151,14 @@ def measure(name: str, steps: int, folder: Path, overrides: Sequence[str]) -> di
         steps: Measured steps.
         folder: Takes tasks and run.
         overrides: What differs from the defaults.
+
+    Raises:
+        RuntimeError: The run failed.
     """
-    tasks = [Task(task_id=subject, family=NAME, payload={"subject": subject}) for subject in SUBJECTS]
-    write_tasks(tasks[:-1], folder / "train.parquet")
-    write_tasks(tasks[-1:], folder / "validation.parquet")
-    common = [
-        f"name={name}",
-        f"root_dir={folder}",
-        f"environment.family='{NAME}'",
-        f"environment.train_files=[{folder / 'train.parquet'}]",
-        f"environment.validation_files=[{folder / 'validation.parquet'}]",
-        f"trainer.steps={steps + 1}",
-        "rollout.max_turns=1",
-        "evaluation.before_and_after=false",
-        "checkpoint.save_final=false",
-        "tracking.backends=[jsonl]",
-    ]
-    here = str(Path(__file__).resolve().parent)
-    path = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH", "")]))
-    command = [sys.executable, "-m", "skyrl_nat.cli", "train", *overrides, *common]
-    subprocess.run(command, check=True, env={**os.environ, "PYTHONPATH": path})
-    lines = [json.loads(line) for line in (folder / name / "metrics.jsonl").open()][1:]
+    run = train(folder / name, [*overrides, *story_overrides(name, folder, steps + 1)], timeout_s=3600)
+    if run.error:
+        raise RuntimeError(run.error)
+    lines = run.steps[1:]
     for line in lines:
         # Environments and verdicts follow the last completion here: all groups end together.
         line["reward"] = line["rollout/environment_s/mean"] + line["rollout/score_s/max"]

@@ -37,7 +37,7 @@ def play_solution(
     messages, _ = environment.init([])
     messages = list(messages)
     reward = 1.0
-    for action in _actions(spec, solution, form, has_bench=bench is not None):
+    for action in solution_actions(spec, solution, form, has_bench=bench is not None):
         answer = environment.step(action)
         messages += [Message(role="assistant", content=action), *answer["observations"]]
         if answer["done"] and validator is not None:
@@ -57,7 +57,8 @@ def _body(files: Mapping[str, str], path: str) -> str | None:
     return files[path].rstrip() if path in files else None
 
 
-def _actions(spec: AgentSpec, files: Mapping[str, str], form: Form, *, has_bench: bool) -> Iterator[str]:
+def solution_actions(spec: AgentSpec, files: Mapping[str, str], form: Form, *, has_bench: bool) -> Iterator[str]:
+    """Yield what an agent says turn by turn that writes the files, checks them where there is a bench, and ends."""
     if form is Form.one_shot:
         yield "\n".join([*(_fenced(path, text) for path, text in files.items()), "<function=finish></function>"])
         return

@@ -35,3 +35,8 @@ def test_newest_result_of_a_bar_comes_first(tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text("{}")
     found = [(result["bar"], result["date"]) for result in report.read_results(tmp_path)]
     assert found == [("P2", "2026-01-01"), ("P3", "2026-12-02"), ("P3", "2026-11-28")]
+
+
+def test_bar_that_could_not_be_measured_is_shown_as_failed() -> None:
+    shown = report.table([{**RESULT, "value": None, "date": "2026-11-28"}])
+    assert "| P3 | failed | 0.45 | no |" in shown

@@ -1,0 +1,149 @@
+"""Train a model of 7B in full on two cards, engines beside the policy, and watch the cards' memory (bar P7).
+
+usage: python benchmarks/seven_b.py MODEL_FOLDER --output FILE [--steps 6] [--tasks 4] [--rollouts 8] [--tokens 4096]
+       [--gpus 2] [--gpu-memory-fraction 0.4] [--limit-s 540] [OVERRIDES ...]
+
+`random_model.py qwen2.5-7b` writes the model; random weights hardly ever end a text, so that rollouts have all their
+tokens. Memory is what nvidia-smi says, each half second. The value is how much a step's peak grows from step to step
+after the third, on the card where it grows most, as a share of the peak; `model.offload=all` and the like go into the
+overrides. A run that does not end well is not met.
+"""
+
+import argparse
+import contextlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from bars import attempt, parse, write_result
+from story_run import layout, story_overrides, train
+
+TARGET = 0.01
+AFTER = 3
+"""Steps whose memory still settles."""
+EVERY_S = 0.5
+
+
+class MemoryWatch:
+    """Samples the memory in use of every card, and how many steps were trained by then."""
+
+    def __init__(self, metrics: Path) -> None:
+        self._metrics = metrics
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.samples: list[tuple[float, int, list[float]]] = []
+        """Seconds since the start, steps trained, GiB by card."""
+
+    def __enter__(self) -> "MemoryWatch":
+        """Start."""
+        self._thread.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """Stop."""
+        self._is_over.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        started = time.monotonic()
+        while not self._is_over.wait(EVERY_S):
+            with contextlib.suppress(OSError, subprocess.SubprocessError, ValueError):
+                steps = self._metrics.read_text().count("\n") if self._metrics.exists() else 0
+                self.samples.append((time.monotonic() - started, steps, gib_in_use()))
+
+    def peaks(self) -> list[list[float]]:
+        """Return the peak of each step by card, GiB; the first entry is that of the start and the first step."""
+        steps = sorted({step for _, step, _ in self.samples})
+        return [[max(column) for column in zip(*self._of(step), strict=True)] for step in steps]
+
+    def _of(self, step: int) -> list[list[float]]:
+        return [cards for _, found, cards in self.samples if found == step]
+
+
+def gib_in_use() -> list[float]:
+    """Return GiB in use by card; without cards those of this machine, so that the script can be tried."""
+    try:
+        query = ["nvidia-smi", "--query-gpu=memory.used", "--format=csv,noheader,nounits"]
+        printed = subprocess.run(query, capture_output=True, text=True, check=True, timeout=10).stdout
+        return [float(line) / 1024 for line in printed.split()]
+    except FileNotFoundError:
+        import psutil
+
+        return [psutil.virtual_memory().used / 2**30]
+
+
+def slope(peaks: list[list[float]]) -> float:
+    """Return the growth per step of the steepest card, a share of its mean peak."""
+    slopes = []
+    for column in zip(*peaks, strict=True):
+        fitted = statistics.linear_regression(range(len(column)), column).slope
+        slopes.append(fitted / statistics.mean(column))
+    return max(slopes, key=abs)
+
+
+def measure(folder: Path, options: argparse.Namespace, overrides: list[str]) -> dict[str, Any]:
+    """Train and return times, memory and what went wrong."""
+    chosen = [
+        *layout(num_gpus=options.gpus),
+        f"engine.gpu_memory_fraction={options.gpu_memory_fraction}",
+        "model.activation_checkpointing=true",
+        f"model.path={options.model}",
+        f"trainer.tasks_per_step={options.tasks}",
+        f"trainer.rollouts_per_task={options.rollouts}",
+        f"trainer.micro_batch_tokens={max(16384, options.tokens + 256)}",
+        f"rollout.max_new_tokens={options.tokens}",
+        f"rollout.max_total_tokens={options.tokens + 256}",
+        *overrides,
+        *story_overrides("run", folder, options.steps),
+    ]
+    with MemoryWatch(folder / "run" / "metrics.jsonl") as watch:
+        run = train(folder / "run", chosen, options.limit_s)
+    # What follows the last step is the end of the run.
+    peaks = watch.peaks()[: len(run.steps)]
+    times = {name for step in run.steps for name in step if name.startswith("time/")}
+    return {
+        "overrides": chosen,
+        "error": run.error,
+        "alarms": run.alarms,
+        "num_steps": len(run.steps),
+        "steps": [{name: step.get(name) for name in sorted(times)} for step in run.steps],
+        "completion_tokens": [step["rollout/completion_tokens/mean"] for step in run.steps],
+        "median_s": {
+            name: statistics.median(step[name] for step in run.steps[1:] or run.steps if name in step)
+            for name in sorted(times)
+        },
+        "step_peaks_gib": peaks,
+        "slope": slope(peaks[AFTER:]) if len(peaks) > AFTER + 1 else None,
+        "memory_gib_over_time": [[round(at, 1), step, *cards] for at, step, cards in watch.samples[::2]],
+    }
+
+
+def main() -> int:
+    """Measure and write the JSON."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("model")
+    parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--tasks", type=int, default=4)
+    parser.add_argument("--rollouts", type=int, default=8)
+    parser.add_argument("--tokens", type=int, default=4096)
+    parser.add_argument("--gpus", type=int, default=2)
+    parser.add_argument("--gpu-memory-fraction", type=float, default=0.4)
+    parser.add_argument("--limit-s", type=float, default=540)
+    options, overrides = parse(parser)
+    with tempfile.TemporaryDirectory() as folder:
+        raw = attempt("7B", lambda: measure(Path(folder), options, overrides))
+    value = raw.get("slope")
+    is_met = value is not None and abs(value) <= TARGET and not raw["error"]
+    unit = "growth of a step's peak memory per step after the third, a share of it"
+    write_result(options.output, "P7", value, unit, TARGET, is_met=is_met, raw=raw)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

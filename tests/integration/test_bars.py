@@ -1,0 +1,62 @@
+"""The scripts behind the bars run on a CPU, in a small form."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tiny_model import make_tiny_model
+
+pytestmark = pytest.mark.slow
+ROOT = Path(__file__).parents[2]
+SMALL = ("engine=hf", "weight_sync=host")
+
+
+def measure(folder, script, *arguments, hidden_size=64, overrides=SMALL):
+    model, output = make_tiny_model(folder / "model", hidden_size=hidden_size), folder / "result.json"
+    path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
+    command = [sys.executable, str(ROOT / "benchmarks" / script), str(model), "--output", str(output)]
+    subprocess.run([*command, *arguments, *overrides], check=True, env={**os.environ, "PYTHONPATH": path}, timeout=240)
+    return json.loads(output.read_text())
+
+
+def test_steps_ahead_train_the_rollouts_that_were_planned(tmp_path):
+    small = ("--tasks", "2", "--rollouts", "4", "--mean", "16", "--steps", "4", "--variants", "s0", "s1")
+    result = measure(tmp_path, "async_vs_sync.py", *small)
+    variants = result["raw"]["variants"]
+    assert result["value"] == variants["s0"]["step_mean_s"] / variants["s1"]["step_mean_s"]
+    assert [variants[name]["staleness_max"] for name in ("s0", "s1")] == [0.0, 1.0]
+    assert all(0.7 < row["trained_over_planned"] <= 1 and not row["error"] for row in variants.values())
+
+
+def test_pushes_are_timed_and_their_checksums_equal(tmp_path):
+    result = measure(tmp_path, "weight_push.py", "--pushes", "2", "--variants", "colocated")
+    found = result["raw"]["colocated"]
+    assert found["checksums_equal"] and result["value"] == found["median_s"] > 0
+    assert len(found["pushes_s"]) == 3
+
+
+def test_a_gap_is_that_of_rounding_in_fp32(tmp_path):
+    result = measure(tmp_path, "logprob_gap.py", "--tasks", "2", "--rollouts", "4", "--tokens", "12")
+    for name in ("fp32_head=false", "fp32_head=true"):
+        found = result["raw"][name]
+        assert found["rollouts"] == 8
+        assert 0 <= found["mean"] <= found["quantiles"]["0.99"] <= found["max"] < 1e-3
+
+
+def test_presets_are_run_and_a_bad_end_is_counted(tmp_path):
+    small = ("--steps", "1", "--presets", "grpo", "--forms", "full", "--streams", "1")
+    result = measure(tmp_path, "preset_runs.py", *small, "optimizer.max_skipped_steps=0")
+    assert (result["value"], result["met"]) == (1.0, False)
+    assert "optimizer.max_skipped_steps" in result["raw"]["runs"][0]["error"]
+
+
+def test_start_of_an_engine_is_taken_apart(tmp_path):
+    # Attention kernels of vLLM on CPU want a head size of at least 32.
+    room = ("rollout.max_new_tokens=32", "rollout.max_total_tokens=128")
+    result = measure(tmp_path, "engine_start.py", "--starts", "1", hidden_size=128, overrides=room)
+    (found,) = result["raw"]["starts"]
+    assert found["python_and_torch"] + found["import_vllm"] + found["start"] < found["total"] == result["value"]
+    assert any("weights took" in line for line in found["log"])

@@ -1,0 +1,85 @@
+"""The arithmetic behind the bars, without engines."""
+
+import argparse
+import asyncio
+import importlib
+import json
+import statistics
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+bars, lognormal_story, seven_b, story_run, validators_wait = map(
+    importlib.import_module, ("bars", "lognormal_story", "seven_b", "story_run", "validators_wait")
+)
+
+
+def test_result_names_machine_and_versions_and_failed_part(tmp_path):
+    found = bars.attempt("part", lambda: {"x": [][0]})
+    assert found["error"] == "IndexError: list index out of range"
+    bars.write_result(tmp_path / "a" / "P0.json", "P0", None, "s", 1.0, is_met=False, raw=found)
+    result = json.loads((tmp_path / "a" / "P0.json").read_text())
+    assert result["card"] == "cpu" or "NVIDIA" in result["card"]
+    assert {"torch", "python", "transformers", "ray"} <= set(result["versions"])
+    assert (result["value"], result["met"]) == (None, False)
+
+
+def test_overrides_may_follow_a_list_of_names():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--names", nargs="+")
+    options, overrides = bars.parse(parser, ["--names", "a", "b", "engine=hf", "+engine.extra.x=1"])
+    assert (options.names, overrides) == (["a", "b"], ["engine=hf", "+engine.extra.x=1"])
+
+
+def test_lengths_are_lognormal_cut_at_eight_means_and_the_same_in_every_run():
+    lengths = [lognormal_story.limit_of(index, number, 200) for index in range(2000) for number in range(8)]
+    assert max(lengths) == 8 * 200
+    assert statistics.mean(lengths) == pytest.approx(200, rel=0.05)
+    assert statistics.median(lengths) == pytest.approx(200 * 0.6065, rel=0.05), "exp(-1/2) of the mean"
+    assert lengths[:3] == [lognormal_story.limit_of(0, number, 200) for number in range(3)]
+
+
+def test_slope_is_of_the_card_that_grows_most():
+    flat, growing = [100.0] * 4, [100.0, 101.0, 102.0, 103.0]
+    assert seven_b.slope(list(zip(flat, flat, strict=True))) == 0.0
+    assert seven_b.slope(list(zip(flat, growing, strict=True))) == pytest.approx(1 / 101.5)
+
+
+def test_peaks_are_by_step_and_card():
+    watch = seven_b.MemoryWatch(Path("nowhere"))
+    watch.samples = [(0.0, 0, [1.0, 5.0]), (0.5, 0, [3.0, 4.0]), (1.0, 1, [2.0, 2.0])]
+    assert watch.peaks() == [[3.0, 5.0], [2.0, 2.0]]
+
+
+def test_an_engine_waits_for_a_verdict_only_while_it_has_no_request(monkeypatch):
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(validators_wait.time, "monotonic", lambda: clock.now)
+    watch = validators_wait.Watch()
+    watch.num_engines = 2
+
+    async def scenario():
+        watch.add("score", 1)
+        clock.now += 50  # outside the phase
+        async with watch.phase():
+            watch.add("engine 0", 1)
+            clock.now += 3  # engine 1 waits for the verdict
+            watch.add("engine 0", -1)
+            clock.now += 2  # both wait
+            watch.add("score", -1)
+            clock.now += 1  # both idle, but nobody judges
+
+    asyncio.run(scenario())
+    assert watch.waits == [3 + 2 * 2]
+    assert watch.seconds == {"busy": 3, "waits for score": 7, "waits for neither": 2}
+
+
+def test_a_run_that_does_not_end_in_time_is_ended_and_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr(story_run.sys, "executable", "/bin/sleep")
+    run = story_run.train(tmp_path / "run", [], timeout_s=0.2)
+    assert run.error.startswith("exit code 1"), "sleep wants a number"
+    process = story_run.subprocess.Popen(["/bin/sleep", "60"], start_new_session=True)
+    assert story_run._wait(process, tmp_path / "none", 0.2) == "not over after 0 s"
+    assert process.poll() is not None
