@@ -160,6 +160,7 @@ class _Starter:
             "optimizer": config.optimizer,
             "algorithm": config.algorithm,
             "total_steps": self._total_steps,
+            "pushes_adapters": config.pushes_adapters,
         }
 
     def _reference_arguments(self) -> dict[str, Any]:
@@ -199,8 +200,10 @@ class _Starter:
                 "seed": config.seed + slot.rank,
                 "num_threads": self._plan.num_threads,
             }
-            if config.engine.kind is EngineKind.vllm and config.cluster.device is Device.cuda:
-                arguments["tensor_parallel_size"] = config.cluster.num_gpus_per_engine
+            if config.engine.kind is EngineKind.vllm:
+                arguments["lora"] = config.model.lora
+                if config.cluster.device is Device.cuda:
+                    arguments["tensor_parallel_size"] = config.cluster.num_gpus_per_engine
             handles.append(
                 spawn(
                     slot,

@@ -26,6 +26,15 @@ class EngineKind(StrEnum):
     hf = "hf"
 
 
+class AdapterPush(StrEnum):
+    """How LoRA's adapters reach an engine."""
+
+    merged = "merged"
+    """Summed up with the frozen weights, all of which travel."""
+    separate = "separate"
+    """Alone: vLLM adds their products to those of the frozen weights, as the trainer does."""
+
+
 @dataclass(kw_only=True, slots=True)
 class RolloutConfig:
     """Section `rollout`."""
@@ -140,6 +149,9 @@ class EngineConfig:
     num_speculative_tokens: int = 0
     """Tokens that vLLM guesses ahead by looking its last ones up in prompt and answer, and checks in one pass: pays
     where answers repeat their prompts. The distribution stays the same. 0 guesses none."""
+    adapters: AdapterPush = AdapterPush.merged
+    """What is pushed with `model.lora.rank` > 0. `separate`, as vLLM's presets have it, moves megabytes, and rounds no
+    sum of weights and adapters to `dtype`."""
     deterministic: bool = False
     """Compute every request alone, so that results do not depend on what else is in the batch. Slow; for tests."""
     start_timeout_s: float = 600.0
@@ -166,4 +178,11 @@ class EngineConfig:
             "be float32 or bfloat16",
             self.dtype,
             "Use bfloat16 on GPUs and float32 on CPUs.",
+        )
+        require(
+            self.adapters is AdapterPush.merged or self.kind is EngineKind.vllm,
+            "engine.adapters",
+            "be merged with engine.kind=hf",
+            self.adapters,
+            "The embedded engine knows whole weights alone: leave it out, or use engine=vllm.",
         )

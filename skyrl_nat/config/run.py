@@ -12,7 +12,9 @@ from skyrl_nat.config.environment import EnvironmentConfig
 from skyrl_nat.config.model import Dtype, ModelConfig, OptimizerConfig
 from skyrl_nat.config.outputs import AlarmsConfig, CheckpointConfig, EvaluationConfig, TrackingConfig
 from skyrl_nat.config.planner import PlannerConfig
-from skyrl_nat.config.rollout import EngineConfig, EngineKind, RolloutConfig
+from skyrl_nat.config.rollout import AdapterPush, EngineConfig, EngineKind, RolloutConfig
+
+MAX_VLLM_RANK = 512
 
 
 @dataclass(kw_only=True, slots=True)
@@ -197,6 +199,13 @@ class RunConfig:
             self.weight_sync.transport,
             "Add weight_sync=host.",
         )
+        require(
+            not self.pushes_adapters or self.model.lora.rank <= MAX_VLLM_RANK,
+            "model.lora.rank",
+            f"be <= {MAX_VLLM_RANK} with engine.adapters=separate",
+            self.model.lora.rank,
+            "vLLM has no more room for an adapter: add engine.adapters=merged.",
+        )
         is_apart = cluster.placement is Placement.disaggregated
         require(
             self.weight_sync.transport is not Transport.nccl or (is_apart and cluster.device is Device.cuda),
@@ -244,6 +253,11 @@ class RunConfig:
             policy,
             "Lower cluster.num_engines, cluster.num_gpus_per_engine or cluster.num_policy_ranks.",
         )
+
+    @property
+    def pushes_adapters(self) -> bool:
+        """Whether adapters alone travel to the engines."""
+        return self.model.lora.rank > 0 and self.engine.adapters is AdapterPush.separate
 
     @property
     def run_dir(self) -> Path:

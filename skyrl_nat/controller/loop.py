@@ -34,7 +34,7 @@ async def train(run: Run) -> list[EvaluationResult]:
             metrics = await update_policy(run, groups)
         trained = time.monotonic()
         run.step += 1
-        await run.push_weights()
+        pushed_bytes = await run.push_weights()
         run.producer.advance(run.step)
         run.record(
             groups,
@@ -44,6 +44,7 @@ async def train(run: Run) -> list[EvaluationResult]:
                 "time/train_s": trained - taken,
                 "time/push_s": time.monotonic() - trained,
                 "time/step_s": time.monotonic() - started,
+                "weights/pushed_mib": pushed_bytes / 2**20,
             },
         )
         if run.is_checkpoint_due():

@@ -115,18 +115,23 @@ class Run:
         await self.policy.call_all("release_memory")
         await self.engines.call_all("wake", ["weights"])
 
-    async def push_weights(self) -> None:
-        """Give the engines the policy's weights as version `step`; they serve nothing meanwhile."""
+    async def push_weights(self) -> int:
+        """Give the engines the policy's weights as version `step`; they serve nothing meanwhile.
+
+        Returns:
+            Bytes that each engine took.
+        """
         if not self._is_connected:
             await self._transport.connect(self.policy, self.engines)
             self._is_connected = True
         await self.engines.call_all("pause")
-        await self._transport.push(self.policy, self.engines, self.step)
+        num_bytes = await self._transport.push(self.policy, self.engines, self.step)
         if self._shares_gpus:
             await self.engines.call_all("wake", ["kv_cache"])
         if self.config.weight_sync.verify_checksums:
             await self._verify_checksums()
         await self.engines.call_all("resume")
+        return num_bytes
 
     def record(self, groups: Sequence[RolloutGroup], metrics: Mapping[str, float], times: Mapping[str, float]) -> None:
         """Write rollouts and metrics of the step that was just trained.

@@ -11,9 +11,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import psutil
+from safetensors.torch import save
 from torch import Tensor
 
-from skyrl_nat.config.rollout import EngineConfig
+from skyrl_nat.config.model import LoraConfig
+from skyrl_nat.config.rollout import AdapterPush, EngineConfig
 from skyrl_nat.engines.lifecycle import Lifecycle, Memory
 from skyrl_nat.engines.model_folder import (
     is_head_tied,
@@ -23,10 +25,11 @@ from skyrl_nat.engines.model_folder import (
     require_room,
 )
 from skyrl_nat.engines.processes import children, end_processes
-from skyrl_nat.engines.vllm_arguments import engine_arguments, set_environment
+from skyrl_nat.engines.vllm_arguments import adapter_arguments, engine_arguments, set_environment
 from skyrl_nat.engines.vllm_requests import VllmRequests
 from skyrl_nat.errors import EngineError, WeightSyncError
 from skyrl_nat.types import Completion, GenerationRequest
+from skyrl_nat.weight_sync.adapters import adapter_shapes
 from skyrl_nat.weight_sync.base import TensorSpec
 from skyrl_nat.weight_sync.direct import manifest_to_wire
 from skyrl_nat.weight_sync.host import write_payload
@@ -46,6 +49,9 @@ class VllmEngine:
     by a multiplication with the identity, which is exact except that a weight of -0.0 reads +0.0.
     With tensor parallelism they are of what was handed to vLLM's loader in the last push.
 
+    Where adapters are pushed apart (`engine.adapters`), the weights stay those of the model folder: it must hold the
+    policy's frozen weights. A sleeping engine keeps them in host memory.
+
     Args:
         model_path: Local folder with `config.json` and safetensors files.
         config: Section `engine`.
@@ -54,9 +60,10 @@ class VllmEngine:
         seed: Enters the random stream of requests that bring no seed.
         num_threads: Threads of one worker on CPU.
         tensor_parallel_size: Workers (GPUs) of this engine.
+        lora: Section `model.lora`.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - what Ray starts it with
         self,
         model_path: str,
         config: EngineConfig,
@@ -66,6 +73,7 @@ class VllmEngine:
         seed: int,
         num_threads: int,
         tensor_parallel_size: int = 1,
+        lora: LoraConfig | None = None,
     ) -> None:
         self.folder = require_folder(model_path)
         self.config = config
@@ -75,10 +83,13 @@ class VllmEngine:
         self.num_threads = num_threads
         self.tensor_parallel_size = tensor_parallel_size
         self._is_cpu = device == "cpu"
-        self._expected = read_expected_shapes(self.folder)
+        self._weights = read_expected_shapes(self.folder)
         self._is_tied = is_head_tied(self.folder)
         if self._is_tied:
-            self._expected.pop(TIED_HEAD, None)
+            self._weights.pop(TIED_HEAD, None)
+        self._lora = lora if lora and lora.rank and config.adapters is AdapterPush.separate else None
+        self._expected = adapter_shapes(self._weights, self._lora) if self._lora else self._weights
+        """What a push must bring."""
         self._lifecycle = Lifecycle()
         self._in_flight: set[asyncio.Future[Completion]] = set()
         self._alone = asyncio.Semaphore(1)
@@ -94,6 +105,8 @@ class VllmEngine:
             async with asyncio.timeout(self.config.start_timeout_s):
                 self._llm = await asyncio.to_thread(self._build)
                 await self._llm.check_health()
+                if self._lora:
+                    await self._llm.collective_rpc("start_adapter", args=(_plain(self._expected),))
         except Exception as error:
             await asyncio.to_thread(end_processes, children() - before)
             raise EngineError(
@@ -101,7 +114,8 @@ class VllmEngine:
                 f"{type(error).__name__}: {error}. See the log above; check memory and model type."
             ) from error
         self._processes = children() - before
-        self._requests = VllmRequests(self._llm, self.folder, read_stop_token_ids(self.folder))
+        stop_token_ids = read_stop_token_ids(self.folder)
+        self._requests = VllmRequests(self._llm, self.folder, stop_token_ids, has_adapter=self._lora is not None)
         self._lifecycle.is_started = True
 
     async def generate(self, request: GenerationRequest) -> Completion:
@@ -149,8 +163,9 @@ class VllmEngine:
 
     async def update_weights(self, manifest: list[TensorSpec], version: int, payload: Any) -> None:
         """Take every tensor of the manifest and then serve as `version`; see `Engine`."""
+        may_bring_head = self._is_tied and not self._lora
         with self._lifecycle.update():
-            problems = find_problems(manifest, self._expected, dtype=self.config.dtype, is_tied=self._is_tied)
+            problems = find_problems(manifest, self._expected, dtype=self.config.dtype, is_tied=may_bring_head)
             try:
                 if payload is None:
                     await self._update_from_channel(manifest, describe_problems(problems))
@@ -170,9 +185,11 @@ class VllmEngine:
     async def checksums(self) -> dict[str, str]:
         """Return a digest of every tensor by checkpoint name; see the class for how."""
         self._lifecycle.require_alive("checksums")
-        shapes = {name: list(shape) for name, shape in self._expected.items()}
+        method, shapes = "read_weight_digests", [_plain(self._weights)]
+        if self._lora:
+            method, shapes = "read_adapter_digests", [*shapes, _plain(self._expected)]
         try:
-            per_worker = await self._llm.collective_rpc("read_weight_digests", args=(shapes,))
+            per_worker = await self._llm.collective_rpc(method, args=tuple(shapes))
         except Exception as error:
             raise EngineError(
                 f"vLLM's weights must be readable by checkpoint name, found: {error}. "
@@ -185,7 +202,8 @@ class VllmEngine:
         self._lifecycle.require_sleep()
         if self._is_cpu:
             return
-        await self._llm.sleep(level=2, mode="keep")
+        # The frozen weights are never pushed, so they are kept (level 1) in host memory.
+        await self._llm.sleep(level=1 if self._lora else 2, mode="keep")
         self._lifecycle.memory = Memory.NONE
         self._lifecycle.fault = "weights were given back by sleep()"
 
@@ -242,13 +260,20 @@ class VllmEngine:
         arguments = engine_arguments(
             self.folder, self.config, max_model_len=self.max_model_len, is_cpu=self._is_cpu, seed=self.seed
         )
-        return {"tensor_parallel_size": self.tensor_parallel_size, **arguments}
+        adapter = adapter_arguments(self._lora) if self._lora else {}
+        return {"tensor_parallel_size": self.tensor_parallel_size, **adapter, **arguments}
 
     async def _generate_in_turn(self, request: GenerationRequest, room: int) -> Completion:
         async with self._alone if self.config.deterministic else contextlib.nullcontext():
             return await self._requests.sample(request, max_tokens=room, seed=request_seed(self.seed, request))
 
     async def _update_from_channel(self, manifest: Sequence[TensorSpec], refusal: str) -> None:
+        if self._lora:
+            try:
+                await self._llm.collective_rpc("receive_adapter", args=(manifest_to_wire(manifest), refusal))
+            except Exception as error:
+                raise WeightSyncError(refusal or f"A push must arrive whole, found: {error}") from error
+            return
         from vllm.distributed.weight_transfer.base import WeightTransferUpdateRequest
 
         info = {"manifest": manifest_to_wire(manifest), "refusal": refusal}
@@ -270,6 +295,9 @@ class VllmEngine:
     async def _update_from_payload(self, payload: dict[str, Tensor], refusal: str) -> None:
         if refusal:
             raise WeightSyncError(refusal)
+        if self._lora:
+            await self._llm.collective_rpc("load_adapter", args=(await asyncio.to_thread(save, payload),))
+            return
         file = await asyncio.to_thread(write_payload, payload)
         try:
             await self._llm.collective_rpc("load_weights_from_file", args=(str(file),))
@@ -284,3 +312,8 @@ class VllmEngine:
                 "vLLM must drop its prefix cache after an update, found that it refused. "
                 "Restart the engine or set engine.prefix_caching=false."
             )
+
+
+def _plain(shapes: dict[str, tuple[int, ...]]) -> dict[str, list[int]]:
+    """Return shapes as calls into vLLM's processes carry them."""
+    return {name: list(shape) for name, shape in shapes.items()}

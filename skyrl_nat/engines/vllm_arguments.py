@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from skyrl_nat.config.model import LoraConfig
 from skyrl_nat.config.rollout import EngineConfig
 from skyrl_nat.engines.model_folder import kv_bytes_per_token
 
@@ -14,6 +15,9 @@ _CPU_BLOCK_TOKENS = 32
 _WORKER_EXTENSION = "skyrl_nat.weight_sync.vllm_worker.WorkerExtension"
 _LONGEST_LOOK_UP = 4
 """Tokens before a guess of prompt look-up that must have occurred before; shorter matches are tried down to 2."""
+
+_VLLM_RANKS = (1, 8, 16, 32, 64, 128, 256, 320, 512)
+"""Ranks that vLLM has buffers for; lower ones are filled up with zeros."""
 
 
 def set_environment(*, is_cpu: bool, num_threads: int) -> None:
@@ -79,6 +83,16 @@ def engine_arguments(
         arguments["gpu_memory_utilization"] = config.gpu_memory_fraction
         arguments["enable_sleep_mode"] = True
     return {**arguments, **config.extra}
+
+
+def adapter_arguments(lora: LoraConfig) -> dict[str, Any]:
+    """Return keyword arguments of `AsyncEngineArgs` for one adapter beside the weights."""
+    return {
+        "enable_lora": True,
+        "max_loras": 1,
+        "max_lora_rank": next(rank for rank in _VLLM_RANKS if rank >= lora.rank),
+        "lora_target_modules": list(lora.targets),
+    }
 
 
 def _kv_cache_bytes(folder: Path, config: EngineConfig, max_model_len: int) -> int:

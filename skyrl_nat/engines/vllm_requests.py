@@ -13,6 +13,7 @@ from typing import Any
 from skyrl_nat.engines.stop_words import watch_for
 from skyrl_nat.errors import EngineError
 from skyrl_nat.types import Completion, FinishReason, GenerationRequest
+from skyrl_nat.weight_sync.adapters import ADAPTER_ID
 
 _STOP_WORD = "stop_word"
 _FINISH_REASONS = {"stop": FinishReason.STOP, "length": FinishReason.LENGTH, _STOP_WORD: FinishReason.STOP_WORD}
@@ -26,12 +27,14 @@ class VllmRequests:
         llm: A started `AsyncLLM`.
         folder: The model's, for the tokenizer of stop words.
         stop_token_ids: End tokens.
+        has_adapter: Whether requests go through the adapter that is pushed apart from the weights.
     """
 
-    def __init__(self, llm: Any, folder: Path, stop_token_ids: Sequence[int]) -> None:
+    def __init__(self, llm: Any, folder: Path, stop_token_ids: Sequence[int], *, has_adapter: bool = False) -> None:
         self._llm = llm
         self._folder = folder
         self._stop_token_ids = list(stop_token_ids)
+        self._options = {"lora_request": _adapter_request()} if has_adapter else {}
         self._num_requests = 0
         self._starts: dict[str, list[tuple[int, int]]] = {}
         """For each request (first token, version), by vLLM's external id."""
@@ -105,7 +108,7 @@ class VllmRequests:
         )
         # The salt keeps KV of other weights out of the prefix cache's reach, whatever was dropped from it.
         prompt = TokensPrompt(prompt_token_ids=request.prompt_token_ids, cache_salt=str(self.version))
-        outputs = await self._llm.add_request(name, prompt, sampling)
+        outputs = await self._llm.add_request(name, prompt, sampling, **self._options)
         self._entering.discard(name)
         token_ids: list[int] = []
         logprobs: list[float] = []
@@ -134,6 +137,13 @@ class VllmRequests:
         queue = self._llm.engine_core.outputs_queue
         while handler is not None and not handler.done() and not queue._getters:  # noqa: ASYNC110 - not ours to signal
             await asyncio.sleep(_POLL_S)
+
+
+def _adapter_request() -> Any:
+    from vllm.lora.request import LoRARequest
+
+    # Nobody reads the path: the adapter of this number is always there.
+    return LoRARequest(lora_name="policy", lora_int_id=ADAPTER_ID, lora_path="pushed")
 
 
 def _versions(starts: Sequence[tuple[int, int]], num_tokens: int) -> list[int]:

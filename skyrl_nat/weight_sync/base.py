@@ -61,8 +61,8 @@ class WeightTransport(Protocol):
         """Set up the channel; called again after an engine or the policy group was replaced."""
         ...
 
-    async def push(self, policy: WorkerCalls, engines: WorkerCalls, version: int) -> None:
-        """Deliver all weights; returns when every engine serves `version`.
+    async def push(self, policy: WorkerCalls, engines: WorkerCalls, version: int) -> int:
+        """Deliver what changed; return the bytes that each engine took when all serve `version`.
 
         The engines are paused by the caller. Raises WeightSyncError; then no engine may be resumed
         before a later push succeeded.

@@ -9,6 +9,7 @@ from typing import Any
 from skyrl_nat.config.cluster import Transport
 from skyrl_nat.errors import WeightSyncError
 from skyrl_nat.weight_sync.base import TensorSpec, WorkerCalls
+from skyrl_nat.weight_sync.buckets import num_bytes
 
 BUCKET_MIB = 512
 _GRACE_S = 30.0
@@ -76,8 +77,8 @@ class DirectTransport:
         )
         self._is_connected = True
 
-    async def push(self, policy: WorkerCalls, engines: WorkerCalls, version: int) -> None:
-        """Deliver all weights; returns when every engine serves `version`."""
+    async def push(self, policy: WorkerCalls, engines: WorkerCalls, version: int) -> int:
+        """Deliver what changed; return the bytes that each engine took when all serve `version`."""
         if not self._is_connected:
             await self.connect(policy, engines)
         manifest = (await policy.call_all("weight_manifest", self.dtype))[0]
@@ -91,6 +92,7 @@ class DirectTransport:
         except WeightSyncError:
             self._is_connected = False
             raise
+        return sum(num_bytes(spec) for spec in manifest)
 
 
 def manifest_to_wire(manifest: Sequence[TensorSpec]) -> list[dict[str, Any]]:

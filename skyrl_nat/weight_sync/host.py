@@ -12,6 +12,7 @@ from torch import Tensor
 
 from skyrl_nat.errors import WeightSyncError
 from skyrl_nat.weight_sync.base import WorkerCalls, memory_folder
+from skyrl_nat.weight_sync.buckets import num_bytes
 
 
 class HostTransport:
@@ -29,11 +30,11 @@ class HostTransport:
     async def connect(self, policy: WorkerCalls, engines: WorkerCalls) -> None:
         """Do nothing: the handle is the channel."""
 
-    async def push(self, policy: WorkerCalls, engines: WorkerCalls, version: int) -> None:
-        """Deliver all weights; returns when every engine serves `version`."""
+    async def push(self, policy: WorkerCalls, engines: WorkerCalls, version: int) -> int:
+        """Deliver what changed; return the bytes that each engine took when all serve `version`."""
         try:
             async with asyncio.timeout(self.timeout_s):
-                await self._push(policy, engines, version)
+                return await self._push(policy, engines, version)
         except TimeoutError as error:
             raise WeightSyncError(
                 f"The push of version {version} must end within {self.timeout_s:.0f} s, found it still "
@@ -47,12 +48,13 @@ class HostTransport:
                 f"{type(error).__name__}: {error}. No engine may serve until a later push succeeds."
             ) from error
 
-    async def _push(self, policy: WorkerCalls, engines: WorkerCalls, version: int) -> None:
+    async def _push(self, policy: WorkerCalls, engines: WorkerCalls, version: int) -> int:
         manifest = (await policy.call_all("weight_manifest", self.dtype))[0]
         # Gathering is a collective: every rank takes part, rank 0 holds the result.
         handles = [policy.call_opaque(r, "export_weights", self.dtype) for r in range(policy.size)]
         update = engines.call_all("update_weights", manifest, version, handles[0])
         await asyncio.gather(update, *(_settle(handle) for handle in handles[1:]))
+        return sum(num_bytes(spec) for spec in manifest)
 
 
 async def _settle(handle: Any) -> None:

@@ -93,7 +93,7 @@ def describe_problems(problems: Sequence[str]) -> str:
     rest = len(problems) - _MAX_LISTED
     more = f" and {rest} more" if rest > 0 else ""
     return (
-        "A push must bring every tensor of the checkpoint once, with its name, shape and dtype; found "
+        "A push must bring every tensor that the engine expects once, with its name, shape and dtype; found "
         f"{'; '.join(problems[:_MAX_LISTED])}{more}. Compare the policy's `weight_manifest` with the "
         "engine's model folder."
     )

@@ -7,10 +7,12 @@ Written for vLLM 0.25 to 0.32.
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import safe_open
+from safetensors.torch import load
 from torch import Tensor, nn
 from vllm.config import VllmConfig, set_current_vllm_config
 from vllm.distributed.weight_transfer.base import (
@@ -30,6 +32,7 @@ from skyrl_nat.weight_sync.base import tensor_digest
 from skyrl_nat.weight_sync.channel import WeightReceiver
 from skyrl_nat.weight_sync.direct import manifest_from_wire
 from skyrl_nat.weight_sync.manifest import TIED_HEAD
+from skyrl_nat.weight_sync.vllm_adapters import digests_of_files, read_live_adapter, replace_adapter, start_adapter
 
 BACKEND = "skyrl_nat"
 """Name of our channel among vLLM's weight-transfer engines."""
@@ -116,15 +119,20 @@ class ChannelWeightTransferEngine(WeightTransferEngine):
 
     def receive_weights(self, update_info: ChannelUpdateInfo) -> None:
         """Receive and load all tensors of the manifest."""
-        if self.receiver is None:
-            raise WeightSyncError("A weight channel must be joined before a push, found none.")
+        receiver = self.require_receiver()
         manifest = manifest_from_wire(update_info.manifest)
         if update_info.refusal:
-            self.receiver.receive(manifest, _drop, refusal=update_info.refusal)
+            receiver.receive(manifest, _drop, refusal=update_info.refusal)
         reload = ModelReload(self.model, self.vllm_config)
         with reload.run() as take:
-            self.receiver.receive(manifest, take)
+            receiver.receive(manifest, take)
         self.digests = reload.digests
+
+    def require_receiver(self) -> WeightReceiver:
+        """Return this worker's end of the channel."""
+        if self.receiver is None:
+            raise WeightSyncError("A weight channel must be joined before a push, found none.")
+        return self.receiver
 
     def finish_weight_update(self) -> None:
         """Do nothing: see the class."""
@@ -156,6 +164,36 @@ class WorkerExtension:
                 take(name, tensors.get_tensor(name))
         self.weight_transfer_engine.digests = reload.digests
 
+    def start_adapter(self, shapes: dict[str, list[int]]) -> None:
+        """Get ready for adapters of these shapes; they are 0 until the first push."""
+        start_adapter(self._adapter_manager(), shapes)
+
+    def load_adapter(self, tensors: bytes) -> None:
+        """Take all matrices of the adapter from the bytes of a safetensors file."""
+        self._replace_adapter(load(tensors))
+
+    def receive_adapter(self, manifest: list[dict[str, Any]], refusal: str) -> None:
+        """Receive all matrices of the adapter through the channel; the old ones stay until all are there."""
+        tensors: dict[str, Tensor] = {}
+        receiver = self.weight_transfer_engine.require_receiver()
+        receiver.receive(manifest_from_wire(manifest), tensors.__setitem__, refusal=refusal)
+        self._replace_adapter(tensors)
+
+    def read_adapter_digests(self, shapes: dict[str, list[int]], adapter: dict[str, list[int]]) -> dict[str, str]:
+        """Return digests of the frozen weights and of the adapter that this worker computes with.
+
+        With tensor parallelism they are those of the model's files and of the last push.
+
+        Args:
+            shapes: Checkpoint shapes by name.
+            adapter: Of the adapter's matrices.
+        """
+        if self.vllm_config.parallel_config.world_size == 1:
+            live = read_live_adapter(self._adapter_manager(), adapter)
+            return self.read_weight_digests(shapes) | {name: tensor_digest(tensor) for name, tensor in live}
+        model_config = self.vllm_config.model_config
+        return digests_of_files(Path(model_config.model), shapes, model_config.dtype) | self.read_weight_digests({})
+
     def read_weight_digests(self, shapes: dict[str, list[int]]) -> dict[str, str]:
         """Return a digest of every tensor that this worker computes with.
 
@@ -174,6 +212,14 @@ class WorkerExtension:
                 "With tensor parallelism digests exist after the first push only, found none. Push first."
             )
         return digests
+
+    def _replace_adapter(self, tensors: dict[str, Tensor]) -> None:
+        replace_adapter(self._adapter_manager(), tensors)
+        if self.vllm_config.parallel_config.world_size > 1:
+            self.weight_transfer_engine.digests = {name: tensor_digest(tensor) for name, tensor in tensors.items()}
+
+    def _adapter_manager(self) -> Any:
+        return self.model_runner.lora_manager._adapter_manager
 
     def _model(self) -> nn.Module:
         return self.model_runner.model
@@ -200,7 +246,8 @@ def read_live_weights(model: nn.Module, shapes: dict[str, list[int]]) -> Iterato
             before = parts[: parts.index(last)]
             start = sum(shapes[f"{parent}.{part}.{leaf}"][0] for part in before)
             path = f"{parent}.{fused}"
-        whole = _read_parameter(model.get_submodule(path), leaf, shape)
+        module = model.get_submodule(path)
+        whole = _read_parameter(getattr(module, "base_layer", module), leaf, shape)
         tensor = whole[start : start + shape[0]]
         yield name, tensor
         if name.endswith("embed_tokens.weight") and TIED_HEAD not in shapes:

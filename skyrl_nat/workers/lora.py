@@ -15,6 +15,7 @@ from transformers import PreTrainedModel
 
 from skyrl_nat.config.model import LoraConfig
 from skyrl_nat.errors import ConfigError
+from skyrl_nat.weight_sync.adapters import DOWN, UP
 from skyrl_nat.workers.process_group import full_tensor
 
 ADAPTER = "default"
@@ -74,6 +75,19 @@ def delta_of(layer: Any) -> Tensor:
     """Return alpha / rank * B A of a layer in full, in the adapter's format; all ranks must call this together."""
     down, up = layer.lora_A[ADAPTER].weight, layer.lora_B[ADAPTER].weight
     return (full_tensor(up.detach()) @ full_tensor(down.detach())).mul_(layer.scaling[ADAPTER])
+
+
+def adapter_matrices(module: nn.Module, prefix: str) -> Iterator[tuple[str, Tensor]]:
+    """Yield A and alpha / rank * B of every layer in full, as they travel; all ranks must read to the end.
+
+    Args:
+        module: The model.
+        prefix: Of its names, left out.
+    """
+    for name, layer in adapted_layers(module):
+        path = name.removeprefix(prefix)
+        yield path + DOWN, full_tensor(layer.lora_A[ADAPTER].weight.detach())
+        yield path + UP, full_tensor(layer.lora_B[ADAPTER].weight.detach()) * layer.scaling[ADAPTER]
 
 
 def write_adapter(folder: Path, module: nn.Module, config: LoraConfig, prefix: str, base: str) -> None:

@@ -210,11 +210,16 @@ def trained_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
             yield name.removeprefix(PREFIX), parameter
 
 
+def frozen_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Yield every weight in full without its adapter; all ranks must read to the end."""
+    for name, parameter in checkpoint_parameters(module):
+        yield name, full_tensor(parameter.detach())
+
+
 def full_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Yield every weight in full as it is computed with, adapters added; all ranks must read to the end."""
     adapters = {f"{name.removeprefix(PREFIX)}.weight": layer for name, layer in lora.adapted_layers(module)}
-    for name, parameter in checkpoint_parameters(module):
-        full = full_tensor(parameter.detach())
+    for name, full in frozen_weights(module):
         yield name, full + lora.delta_of(adapters[name]) if name in adapters else full
 
 

@@ -16,10 +16,11 @@ from skyrl_nat.checkpoint.sharded import load_sharded, save_sharded
 from skyrl_nat.config.algorithm import AlgorithmConfig
 from skyrl_nat.config.model import ModelConfig, OptimizerConfig
 from skyrl_nat.errors import StoppedError, WeightSyncError, WorkerError
+from skyrl_nat.weight_sync.adapters import adapter_shapes
 from skyrl_nat.weight_sync.base import TensorSpec, tensor_digest
 from skyrl_nat.workers.base import ModelWorker
-from skyrl_nat.workers.lora import adapters_off, write_adapter
-from skyrl_nat.workers.model import PREFIX, checkpoint_parameters, full_weights, trained_parameters
+from skyrl_nat.workers.lora import adapter_matrices, adapters_off, write_adapter
+from skyrl_nat.workers.model import PREFIX, checkpoint_parameters, frozen_weights, full_weights, trained_parameters
 from skyrl_nat.workers.objective import PEAKS, SUMS, StepConstants, micro_batch_loss, named_metrics
 from skyrl_nat.workers.optimizer import build_optimizer, lr_at, set_lr
 from skyrl_nat.workers.process_group import full_tensor
@@ -40,6 +41,7 @@ class PolicyWorker(ModelWorker):
         total_steps: int,
         num_threads: int,
         seed: int,
+        pushes_adapters: bool = False,
     ) -> None:
         """Remember the settings; nothing is loaded yet.
 
@@ -53,6 +55,7 @@ class PolicyWorker(ModelWorker):
             total_steps: Optimizer steps of the whole run, for the schedule.
             num_threads: CPU threads of this process; 0 leaves torch's own number.
             seed: Seed of torch in this process.
+            pushes_adapters: Whether adapters alone go to the engines, not their sum with the frozen weights.
         """
         super().__init__(
             model_path=model_path,
@@ -65,6 +68,7 @@ class PolicyWorker(ModelWorker):
         self.optimizer_config = optimizer
         self.algorithm = algorithm
         self.total_steps = total_steps
+        self.pushes_adapters = pushes_adapters
         self.num_steps = 0
         """Optimizer steps applied."""
         self.num_skipped = 0
@@ -151,15 +155,15 @@ class PolicyWorker(ModelWorker):
             torch.cuda.empty_cache()
 
     def weight_manifest(self, dtype: str | None = None) -> list[TensorSpec]:
-        """Return names, shapes and format of all tensors in the order in which they are sent.
+        """Return names, shapes and format of what is pushed, in the order in which it is sent.
 
         Args:
             dtype: torch dtype name on the wire; None means the one of `connect_weights`, or the model's.
         """
-        return [
-            TensorSpec(name=name, shape=tuple(p.shape), dtype=dtype or self._transfer_dtype)
-            for name, p in checkpoint_parameters(self.module)
-        ]
+        shapes = {name: tuple(p.shape) for name, p in checkpoint_parameters(self.module)}
+        if self.pushes_adapters:
+            shapes = adapter_shapes(shapes, self.model_config.lora)
+        return [TensorSpec(name=n, shape=s, dtype=dtype or self._transfer_dtype) for n, s in shapes.items()]
 
     def named_full_tensors(self, dtype: str | None = None) -> Iterator[tuple[str, Tensor]]:
         """Yield every parameter in full, one at a time; all ranks must read to the end.
@@ -170,22 +174,25 @@ class PolicyWorker(ModelWorker):
         Yields:
             Checkpoint name, and a tensor on this rank's device that shares no memory with the model.
         """
-        target = getattr(torch, dtype or self._transfer_dtype)
-        for name, full in full_weights(self.module):
-            # One rank's shard is the whole tensor: what leaves must not change with the next step.
-            yield name, full.to(target, copy=True)
+        return self._converted(full_weights(self.module), dtype)
 
-    def export_weights(self, dtype: str | None = None) -> dict[str, Tensor]:
-        """Return all parameters in host memory by checkpoint name, on rank 0; other ranks return {}.
+    def pushed_tensors(self, dtype: str | None = None) -> Iterator[tuple[str, Tensor]]:
+        """Yield the tensors of `weight_manifest`; all ranks must read to the end.
 
         Args:
             dtype: As in `weight_manifest`.
         """
-        weights: dict[str, Tensor] = {}
-        for name, tensor in self.named_full_tensors(dtype):
-            if self.rank == 0:
-                weights[name] = tensor.cpu()
-        return weights
+        if self.pushes_adapters:
+            return self._converted(adapter_matrices(self.module, PREFIX), dtype)
+        return self.named_full_tensors(dtype)
+
+    def export_weights(self, dtype: str | None = None) -> dict[str, Tensor]:
+        """Return the tensors of `weight_manifest` in host memory, on rank 0; other ranks return {}.
+
+        Args:
+            dtype: As in `weight_manifest`.
+        """
+        return self._gathered(self.pushed_tensors(dtype))
 
     def listen_for_engines(self, info: dict[str, Any]) -> tuple[str, int]:
         """Open this rank's end of a weight channel, if engines take weights from it.
@@ -214,15 +221,15 @@ class PolicyWorker(ModelWorker):
             self._sender.join()
 
     def send_weights(self) -> None:
-        """Send all weights through the channel of `connect_weights`.
+        """Send the tensors of `weight_manifest` through the channel of `connect_weights`.
 
         Raises:
             WeightSyncError: No channel is open, or the transfer failed.
         """
         if self._sender is not None:
-            self._sender.send(self.named_full_tensors())
+            self._sender.send(self.pushed_tensors())
             return
-        for _ in self.named_full_tensors():
+        for _ in self.pushed_tensors():
             pass
         if self.rank == 0:
             raise WeightSyncError(
@@ -262,7 +269,7 @@ class PolicyWorker(ModelWorker):
             dtype: torch dtype name of the weights; None means the master weights'.
         """
         chosen = dtype or str(self.model_config.dtype)
-        weights = self.export_weights(chosen)
+        weights = self._gathered(self.named_full_tensors(chosen))
         if self.rank == 0:
             write_hf_folder(Path(folder), resolve_model(self.model_path), weights, chosen)
         if self.model_config.lora.rank:
@@ -271,12 +278,16 @@ class PolicyWorker(ModelWorker):
         dist.barrier()
 
     def checksums(self, dtype: str | None = None) -> dict[str, str]:
-        """Return a digest of every parameter as it travels, by checkpoint name; equal on all ranks.
+        """Return a digest of every tensor that an engine must compute with, by name; equal on all ranks.
 
         Args:
             dtype: As in `weight_manifest`.
         """
-        return {name: tensor_digest(tensor) for name, tensor in self.named_full_tensors(dtype)}
+        digests = {name: tensor_digest(tensor) for name, tensor in self.pushed_tensors(dtype)}
+        if self.pushes_adapters:
+            frozen = self._converted(frozen_weights(self.module), dtype)
+            digests |= {name: tensor_digest(tensor) for name, tensor in frozen}
+        return digests
 
     def parameter_digest(self) -> str:
         """Return a SHA-256 (hex) over all parameters in master format; equal on all ranks."""
@@ -294,6 +305,21 @@ class PolicyWorker(ModelWorker):
             self._sender = None
         self._optimizer = None
         super().close()
+
+    def _converted(self, tensors: Iterator[tuple[str, Tensor]], dtype: str | None) -> Iterator[tuple[str, Tensor]]:
+        """Yield copies in the format on the wire."""
+        target = getattr(torch, dtype or self._transfer_dtype)
+        for name, tensor in tensors:
+            # One rank's shard is the whole tensor: what leaves must not change with the next step.
+            yield name, tensor.to(target, copy=True)
+
+    def _gathered(self, tensors: Iterator[tuple[str, Tensor]]) -> dict[str, Tensor]:
+        """Read to the end on all ranks and keep copies in host memory on rank 0."""
+        kept: dict[str, Tensor] = {}
+        for name, tensor in tensors:
+            if self.rank == 0:
+                kept[name] = tensor.cpu()
+        return kept
 
     def _accumulate(self, micro_batch: MicroBatch, constants: StepConstants, sums: Tensor, peaks: Tensor) -> None:
         """Add one micro-batch's gradient, and its statistics in place."""

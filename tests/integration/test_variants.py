@@ -54,6 +54,21 @@ def test_lora_run_measures_distance_from_its_own_base_and_goes_on_from_a_checkpo
     assert "reference" not in roles, "no second model"
 
 
+def test_lora_run_on_vllm_pushes_the_adapters_alone(tmp_path):
+    make_tiny_model(tmp_path / "model", hidden_size=128)
+    lora = (
+        *("model.lora.rank=4", "model.lora.alpha=6", "optimizer.lr=1e-2", "trainer.steps=3"),
+        *("weight_sync.verify_checksums=true", "evaluation.before_and_after=false", "cluster.num_engines=2"),
+    )
+    for name, how in (("apart", ()), ("summed", ("engine.adapters=merged",))):
+        small_run.run(tmp_path, f"name={name}", *lora, *VLLM, *how)
+    apart, summed = (small_run.metrics(tmp_path, name) for name in ("apart", "summed"))
+    for entry in (*apart, *summed):
+        assert entry["loss/rollout_logprob_diff"] < 1e-4, "engines have the sum of both"
+    assert apart[2]["loss/grad_norm"] == pytest.approx(summed[2]["loss/grad_norm"], rel=0.05), "the same run"
+    assert apart[0]["weights/pushed_mib"] < 0.3 * summed[0]["weights/pushed_mib"]
+
+
 def test_killed_vllm_engine_is_one_named_error_and_leaves_no_process_behind(tmp_path):
     # Attention kernels of vLLM on CPU want a head size of at least 32.
     make_tiny_model(tmp_path / "model", hidden_size=128)

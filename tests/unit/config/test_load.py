@@ -56,6 +56,7 @@ def test_agenthands_h100x8_is_what_its_name_says():
         ("trainer.micro_batch_tokens=100", "trainer.micro_batch_tokens must be >= rollout.max_total_tokens"),
         ("rollout.max_new_tokens=9000", "rollout.max_new_tokens must be < rollout.max_total_tokens (8192), got 9000"),
         ("weight_sync=gloo", "weight_sync.transport must be host with engine.kind=hf"),
+        ("engine.adapters=separate", "engine.adapters must be merged with engine.kind=hf"),
         ("model.compute_dtype=bfloat16", "model.compute_dtype must be float32"),
         ("name=a/b", "name must be one folder name without slashes, got 'a/b'"),
         ("tracking.wandb_mode=maybe", "tracking.wandb_mode must be online, offline or disabled, got 'maybe'"),
@@ -67,6 +68,16 @@ def test_impossible_values_are_refused_in_one_sentence(override: str, sentence: 
     with pytest.raises(ConfigError) as caught:
         load_config([override])
     assert sentence in str(caught.value)
+
+
+def test_adapters_travel_apart_to_vllm_and_summed_up_to_the_embedded_engine():
+    lora = "model.lora.rank=8"
+    assert load_config(["engine=vllm", lora]).pushes_adapters
+    assert load_config(["engine=vllm_gpu", lora, "cluster=h100x1", "weight_sync=ipc"]).pushes_adapters
+    for others in ([lora], ["engine=vllm"], ["engine=vllm", lora, "engine.adapters=merged"]):
+        assert not load_config(others).pushes_adapters
+    with pytest.raises(ConfigError, match=r"model\.lora\.rank must be <= 512 with engine\.adapters=separate, got 513"):
+        load_config(["engine=vllm", "model.lora.rank=513"])
 
 
 def test_group_of_one_has_no_baseline():

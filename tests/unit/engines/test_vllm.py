@@ -7,14 +7,17 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
 from safetensors.torch import load_file
 from tiny_model import make_tiny_model, make_tiny_tokenizer
 
-from skyrl_nat.config.rollout import EngineConfig
+from skyrl_nat.config.model import LoraConfig
+from skyrl_nat.config.rollout import AdapterPush, EngineConfig, EngineKind
 from skyrl_nat.engines.vllm import VllmEngine
 from skyrl_nat.engines.vllm_requests import VllmRequests
 from skyrl_nat.errors import EngineError, WeightSyncError
 from skyrl_nat.types import Completion, FinishReason, GenerationRequest, SamplingParams
+from skyrl_nat.weight_sync.adapters import adapter_shapes
 from skyrl_nat.weight_sync.manifest import spec_of
 
 Logprobs = list[dict[int, float]]
@@ -247,3 +250,38 @@ def test_an_engine_that_slept_serves_nothing_before_its_weights_were_pushed(fold
         "generate",
         "close",
     ]
+
+
+def test_with_adapters_apart_the_frozen_weights_stay_and_a_push_brings_adapters_alone(
+    folder: Path, llm: FakeLlm
+) -> None:
+    """Sleep level 1 keeps weights in host memory; level 2 would lose what no push brings."""
+    lora = LoraConfig(rank=4, targets=["q_proj"])
+    config = EngineConfig(kind=EngineKind.vllm, adapters=AdapterPush.separate)
+    engine = VllmEngine(str(folder), config, max_model_len=64, device="cuda", seed=0, num_threads=1, lora=lora)
+    engine._llm, engine._requests = llm, VllmRequests(llm, engine.folder, [])
+    engine._lifecycle.is_started = True
+    shapes = adapter_shapes({name: tuple(t.shape) for name, t in load_file(folder / "model.safetensors").items()}, lora)
+    adapter = {name: torch.ones(shape) for name, shape in shapes.items()}
+
+    async def scenario() -> None:
+        await engine.pause()
+        await engine.sleep()
+        await engine.wake(["weights"])
+        with pytest.raises(WeightSyncError, match=r"model\.embed_tokens\.weight: unknown"):
+            await push(engine)
+        await engine.update_weights([spec_of(name, tensor) for name, tensor in adapter.items()], 3, adapter)
+
+    asyncio.run(scenario())
+    assert [call for call in llm.calls if "pause" not in call] == ["sleep 1", "wake weights", "load", "reset"]
+    arguments = engine._engine_arguments()
+    assert (arguments["enable_lora"], arguments["max_loras"]) == (True, 1)
+    assert (arguments["max_lora_rank"], arguments["lora_target_modules"]) == (8, ["q_proj"])
+
+
+@pytest.mark.parametrize("changes", [{"adapters": AdapterPush.merged}, {"rank": 0}])
+def test_without_adapters_apart_vllm_hears_nothing_of_them(folder: Path, changes: dict[str, Any]) -> None:
+    config = EngineConfig(kind=EngineKind.vllm, adapters=changes.get("adapters", AdapterPush.separate))
+    lora = LoraConfig(rank=changes.get("rank", 4))
+    engine = VllmEngine(str(folder), config, max_model_len=64, device="cpu", seed=0, num_threads=1, lora=lora)
+    assert "enable_lora" not in engine._engine_arguments()

@@ -6,11 +6,15 @@ import pytest
 import torch
 from peft import PeftModel
 from policy_ranks import RECOMPUTE, make_grid, make_samples, make_worker, run_ranks, train_steps
+from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from skyrl_nat.config.model import LoraConfig
 from skyrl_nat.errors import CheckpointError, ConfigError
+from skyrl_nat.weight_sync.adapters import DOWN, UP
+from skyrl_nat.weight_sync.base import tensor_digest
+from skyrl_nat.weight_sync.manifest import spec_of
 from skyrl_nat.workers.policy import PolicyWorker
 
 pytestmark = pytest.mark.usefixtures("leave_group")
@@ -80,6 +84,33 @@ def test_only_adapters_have_gradients_and_optimizer_state(folder: Path, is_check
     assert moved
     assert all(".lora_" in name for name in moved)
     assert {name for name, p in worker.module.named_parameters() if p.requires_grad} == moved
+
+
+def test_what_is_pushed_apart_adds_up_to_what_is_pushed_merged(folder: Path, tmp_path: Path) -> None:
+    """W + (alpha / rank B) A is the merged weight; the folder that is exported stays merged."""
+    worker = make(folder)
+    worker.pushes_adapters = True
+    train(worker, 2)
+    merged = dict(worker.named_full_tensors())
+    adapter = worker.export_weights()
+    frozen = make_worker(folder).export_weights()
+    assert [spec_of(name, tensor) for name, tensor in adapter.items()] == worker.weight_manifest()
+    assert [path for path in adapter if path.endswith(DOWN)], "A and B of every target"
+    for name, weight in merged.items():
+        path = name.removesuffix(".weight")
+        delta = adapter.pop(path + UP) @ adapter.pop(path + DOWN) if path + UP in adapter else 0
+        assert torch.allclose(weight, frozen[name] + delta, atol=1e-6)
+    assert not adapter
+    worker.export_hf(tmp_path)
+    assert load_file(tmp_path / "model.safetensors").keys() == frozen.keys()
+
+
+def test_digests_of_an_engine_with_adapters_apart_are_of_frozen_weights_and_adapters(folder: Path) -> None:
+    worker = make(folder)
+    worker.pushes_adapters = True
+    train(worker, 1)
+    pushed = {name: tensor_digest(tensor.bfloat16()) for name, tensor in worker.export_weights("float32").items()}
+    assert worker.checksums("bfloat16") == pushed | make_worker(folder).checksums("bfloat16")
 
 
 def test_merged_folder_and_adapter_folder_both_give_the_policys_logprobs(folder: Path, tmp_path: Path) -> None:
