@@ -13,7 +13,7 @@ from skyrl_nat.checkpoint.pretrained import resolve_model
 from skyrl_nat.config.model import ModelConfig
 from skyrl_nat.errors import WorkerError
 from skyrl_nat.workers import process_group
-from skyrl_nat.workers.model import PackedCausalLM, build_packed_model, reshard, shard
+from skyrl_nat.workers.model import PackedCausalLM, build_packed_model, load_weights, reshard, shard
 
 
 class ModelWorker:
@@ -86,18 +86,16 @@ class ModelWorker:
             torch.set_num_threads(self.num_threads)
         torch.manual_seed(self.seed)
         self.device = process_group.rank_device(self.device_type)
+        path = resolve_model(self.model_path)
         module = build_packed_model(
-            resolve_model(self.model_path),
+            path,
             self.model_config,
             temperature=self.temperature,
             is_trainable=self.is_trainable,
         )
         count = sum(parameter.numel() for parameter in module.parameters())
         shard(module, process_group.data_parallel_mesh(self.device_type), self.model_config)
-        # Buffers of parts that hold no parameters are not moved by sharding.
-        for part in module.modules():
-            for name, buffer in part.named_buffers(recurse=False):
-                setattr(part, name, buffer.to(self.device))
+        load_weights(module, path, self.device)
         self._module = module
         return {"num_parameters": float(count)}
 

@@ -1,4 +1,4 @@
-"""The model in training: Hugging Face weights, activation checkpointing, FSDP2, in that order.
+"""The model in training: built without memory, then adapters, activation checkpointing, FSDP2, weights, in that order.
 
 Legend: N packed tokens, U computed ones, B sequences.
 """
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import torch
+from accelerate import init_empty_weights
 from torch import Tensor, nn
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
@@ -18,6 +19,7 @@ from skyrl_nat.errors import ConfigError
 from skyrl_nat.workers import attention, lora
 from skyrl_nat.workers.logprobs import HeadOptions, token_logprobs
 from skyrl_nat.workers.process_group import full_tensor
+from skyrl_nat.workers.weight_files import fill
 
 PREFIX = "causal_lm."
 """What `PackedCausalLM` puts before the names of a Hugging Face checkpoint."""
@@ -92,8 +94,8 @@ class PackedCausalLM(nn.Module):
         )
 
 
-def load_causal_lm(path: Path, config: ModelConfig) -> PreTrainedModel:
-    """Load a model for training: master weights, packed attention, no dropout.
+def empty_causal_lm(path: Path, config: ModelConfig) -> PreTrainedModel:
+    """Return a model for training, whose parameters have no memory yet: packed attention, no dropout, real buffers.
 
     Args:
         path: Local folder.
@@ -109,13 +111,14 @@ def load_causal_lm(path: Path, config: ModelConfig) -> PreTrainedModel:
     for name, value in vars(hf_config).items():
         if name.endswith(_DROPOUT_NAMES) and value:
             setattr(hf_config, name, 0.0)
-    model = AutoModelForCausalLM.from_pretrained(
-        path,
-        config=hf_config,
-        dtype=getattr(torch, str(config.dtype)),
-        attn_implementation=attention.PACKED_ATTENTION,
-        trust_remote_code=config.trust_remote_code,
-    )
+    with init_empty_weights(include_buffers=False):
+        model = AutoModelForCausalLM.from_config(
+            hf_config,
+            dtype=getattr(torch, str(config.dtype)),
+            attn_implementation=attention.PACKED_ATTENTION,
+            trust_remote_code=config.trust_remote_code,
+        )
+    model.tie_weights()
     head = getattr(model, "lm_head", None)
     if head is None or head.bias is not None or not hasattr(model, "model"):
         raise ConfigError(
@@ -126,7 +129,7 @@ def load_causal_lm(path: Path, config: ModelConfig) -> PreTrainedModel:
 
 
 def build_packed_model(path: Path, config: ModelConfig, *, temperature: float, is_trainable: bool) -> PackedCausalLM:
-    """Load a model and prepare it for sharding.
+    """Return a model ready for sharding; its parameters get memory and values in `load_weights`.
 
     Args:
         path: Local folder.
@@ -134,7 +137,7 @@ def build_packed_model(path: Path, config: ModelConfig, *, temperature: float, i
         temperature: Logits are divided by it, > 0.
         is_trainable: False freezes all parameters.
     """
-    model = load_causal_lm(path, config)
+    model = empty_causal_lm(path, config)
     # Layers recompute only in train mode; without dropout that mode changes nothing else.
     model.train(is_trainable)
     model.requires_grad_(is_trainable)
@@ -162,7 +165,7 @@ def shard(module: PackedCausalLM, mesh: DeviceMesh, config: ModelConfig) -> None
     Gradients are summed over ranks, not averaged: the loss is already divided by the step's denominator.
 
     Args:
-        module: The model, on any device; its parameters move to the mesh's.
+        module: The model, without memory.
         mesh: One-dimensional.
         config: Section `model`.
     """
@@ -174,8 +177,7 @@ def shard(module: PackedCausalLM, mesh: DeviceMesh, config: ModelConfig) -> None
         )
     is_distributed = mesh.size() > 1
     if not is_distributed and config.compute_dtype == config.dtype:
-        module.to(mesh.device_type)  # nothing to gather or cast: FSDP would hold a second copy of every parameter
-        return
+        return  # nothing to gather or cast: FSDP would hold a second copy of every parameter
     for layer in module.causal_lm.model.layers:  # type: ignore[union-attr]
         fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=is_distributed)
     fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
@@ -184,6 +186,28 @@ def shard(module: PackedCausalLM, mesh: DeviceMesh, config: ModelConfig) -> None
             part.set_gradient_divide_factor(1.0)
             # The custom factor alone needs a reduction that only NCCL has.
             part.set_force_sum_reduction_for_comms(True)
+
+
+def load_weights(module: PackedCausalLM, path: Path, device: torch.device) -> None:
+    """Give the model memory on a device and this rank's part of the checkpoint's weights; adapters and buffers move.
+
+    Args:
+        module: Sharded or whole, from `build_packed_model`.
+        path: Folder of the checkpoint.
+        device: Of this rank.
+
+    Raises:
+        WorkerError: The checkpoint's files or names do not fit the model.
+    """
+    is_empty = {name for name, parameter in module.named_parameters(remove_duplicate=False) if parameter.is_meta}
+    # As `to_empty` does it, but without losing what has values.
+    module._apply(lambda tensor: torch.empty_like(tensor, device=device) if tensor.is_meta else tensor.to(device))
+    module.causal_lm.tie_weights()
+    names: dict[nn.Parameter, list[str]] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        if name in is_empty:
+            names.setdefault(parameter, []).append(lora.name_of_frozen(name.removeprefix(PREFIX)))
+    fill(names, path, module.causal_lm._keys_to_ignore_on_load_unexpected or ())
 
 
 def reshard(module: nn.Module) -> None:

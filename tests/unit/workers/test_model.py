@@ -12,7 +12,7 @@ from transformers import CohereConfig, CohereForCausalLM
 
 from skyrl_nat.config.model import ModelConfig
 from skyrl_nat.errors import ConfigError
-from skyrl_nat.workers.model import build_packed_model, checkpoint_parameters, load_causal_lm
+from skyrl_nat.workers.model import build_packed_model, checkpoint_parameters, empty_causal_lm, load_weights
 
 
 def test_models_that_scale_their_logits_are_refused(tmp_path: Path) -> None:
@@ -26,7 +26,7 @@ def test_models_that_scale_their_logits_are_refused(tmp_path: Path) -> None:
     )
     CohereForCausalLM(config).save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match=r"logit_scale=0\.0625"):
-        load_causal_lm(tmp_path, ModelConfig())
+        empty_causal_lm(tmp_path, ModelConfig())
 
 
 def test_names_are_those_of_the_checkpoint_and_a_frozen_model_has_no_gradients(
@@ -45,7 +45,7 @@ def test_dropout_of_the_checkpoint_is_switched_off(tmp_path: Path) -> None:
     folder = make_tiny_model(tmp_path / "m")
     config = json.loads((folder / "config.json").read_text())
     (folder / "config.json").write_text(json.dumps(config | {"attention_dropout": 0.5}))
-    model = load_causal_lm(folder, ModelConfig())
+    model = empty_causal_lm(folder, ModelConfig())
     assert model.config.attention_dropout == 0.0
     assert all(layer.self_attn.attention_dropout == 0.0 for layer in model.model.layers)
 
@@ -67,6 +67,7 @@ def test_dropout_is_off_by_whatever_name_a_model_calls_it(tmp_path: Path) -> Non
     )
     Starcoder2ForCausalLM(config).save_pretrained(tmp_path)
     model = build_packed_model(tmp_path, ModelConfig(), temperature=1.0, is_trainable=True)
+    load_weights(model, tmp_path, torch.device("cpu"))
     (row,), _ = make_grid([replace(make_samples()[0], token_ids=[token % 32 for token in make_samples()[0].token_ids])])
     first, second = (model.score(row[0])[0] for _ in range(2))
     assert torch.equal(first, second)

@@ -1,0 +1,63 @@
+"""What ranks of tests on layout do: each function is one rank of `policy_ranks.spawn_ranks`."""
+
+import resource
+from pathlib import Path
+from typing import Any
+
+import torch
+from policy_ranks import make_worker
+from tiny_model import make_tiny_model
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from skyrl_nat.config.model import LoraConfig, ModelConfig
+from skyrl_nat.workers.reference import ReferenceWorker
+
+
+def make_wide_model(folder: Path) -> int:
+    """Write a random Llama of about 100 MB beside a tiny one's tokenizer, in two files; returns its bytes."""
+    make_tiny_model(folder)
+    (folder / "model.safetensors").unlink()
+    config = LlamaConfig(
+        vocab_size=300,
+        hidden_size=512,
+        intermediate_size=2048,
+        num_hidden_layers=6,
+        num_attention_heads=4,
+        num_key_value_heads=4,
+        tie_word_embeddings=False,
+    )
+    model = LlamaForCausalLM(config)
+    model.save_pretrained(folder, max_shard_size="60MB")
+    return sum(p.numel() * p.element_size() for p in model.parameters())
+
+
+def make_reference(folder: Path, rank: int, world_size: int, port: int) -> ReferenceWorker:
+    """Return a built reference worker."""
+    settings: dict[str, Any] = {"device": "cpu", "temperature": 1.0, "num_threads": 1, "seed": 0}
+    worker = ReferenceWorker(model_path=str(folder), model=ModelConfig(), **settings)
+    worker.init_process_group(rank, world_size, "127.0.0.1", port, 60)
+    worker.build()
+    return worker
+
+
+def peak_of_build(rank: int, world_size: int, port: int, tiny: str, model: str, out: str) -> None:
+    """Write by how many bytes the process grew at most while it built a model."""
+    worker = make_reference(Path(tiny), rank, world_size, port)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    worker.model_path = model
+    worker.build()
+    grown = 1024 * (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    torch.save(grown, Path(out) / f"rank{rank}.pt")
+    worker.close()
+
+
+def loaded_weights(rank: int, world_size: int, port: int, model: str, out: str, lora_rank: int) -> None:
+    """Write all weights, adapters included, as they are after `build`."""
+    worker = make_worker(
+        Path(model), model={"lora": LoraConfig(rank=lora_rank)}, rank=rank, world_size=world_size, port=port
+    )
+    found = worker.export_weights()
+    found |= {name: p.full_tensor() for name, p in worker.module.named_parameters() if "lora_" in name}
+    if rank == 0:
+        torch.save(found, Path(out) / "weights.pt")
+    worker.close()
