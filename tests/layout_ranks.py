@@ -5,11 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from policy_ranks import make_worker
+from policy_ranks import RECOMPUTE, make_grid, make_samples, make_worker, train_steps
 from tiny_model import make_tiny_model
+from torch.distributed.tensor import DTensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from skyrl_nat.config.model import LoraConfig, ModelConfig
+from skyrl_nat.config.model import LoraConfig, ModelConfig, Offload
+from skyrl_nat.workers.optimizer import optimizer_tensors
+from skyrl_nat.workers.policy import PolicyWorker
 from skyrl_nat.workers.reference import ReferenceWorker
 
 
@@ -61,3 +64,41 @@ def loaded_weights(rank: int, world_size: int, port: int, model: str, out: str, 
     if rank == 0:
         torch.save(found, Path(out) / "weights.pt")
     worker.close()
+
+
+def train_offloaded(rank: int, world_size: int, port: int, model: str, out: str, lora_rank: int) -> None:
+    """Train three steps without and with everything away after each; save what both have, and sizes while away."""
+    results: dict[str, Any] = {}
+    grid, constants = make_grid(make_samples(), num_ranks=world_size, budget=40)
+    for is_away in (False, True):
+        settings = {"lora": LoraConfig(rank=lora_rank)}
+        worker = make_worker(
+            Path(model), model=settings, rank=rank, world_size=world_size, port=port, algorithm=RECOMPUTE
+        )
+        metrics = []
+        for _ in range(3):
+            if is_away:
+                worker.offload(Offload.all)
+                results["sizes"] = sorted({s.nbytes() for s in storages(worker)})
+                worker.onload()
+            metrics += train_steps(worker, grid[rank], constants, 1)
+        if is_away:
+            results["moved"] = worker.offload(Offload.all)["bytes"]
+        folder = Path(out) / f"checkpoint{int(is_away)}"
+        worker.save(folder)
+        results[f"digest{int(is_away)}"] = worker.parameter_digest()
+        results[f"metrics{int(is_away)}"] = metrics
+        results[f"checksums{int(is_away)}"] = worker.checksums()
+        if is_away:
+            results["sizes_after"] = sorted({s.nbytes() for s in storages(worker)})
+            worker.load(folder)
+            results["digest_loaded"] = worker.parameter_digest()
+    torch.save(results, Path(out) / f"rank{rank}.pt")
+    worker.close()
+
+
+def storages(worker: PolicyWorker) -> list[torch.UntypedStorage]:
+    """Return the memory of parameters and of optimizer state, single numbers left out."""
+    tensors = [*worker.module.parameters(), *optimizer_tensors(worker.optimizer)]
+    local = [t.to_local() if isinstance(t, DTensor) else t for t in tensors if t.ndim]
+    return [t.untyped_storage() for t in local]

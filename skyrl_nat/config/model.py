@@ -13,6 +13,16 @@ class Dtype(StrEnum):
     bfloat16 = "bfloat16"
 
 
+class Offload(StrEnum):
+    """What waits in host memory while engines on the policy's devices sample."""
+
+    none = "none"
+    optimizer = "optimizer"
+    """The optimizer's state."""
+    all = "all"
+    """The master weights too."""
+
+
 @dataclass(kw_only=True, slots=True)
 class LoraConfig:
     """Section `model.lora`: train low-rank adapters beside frozen weights."""
@@ -51,6 +61,8 @@ class ModelConfig:
     """Format of forward and backward; bfloat16 on GPUs, float32 on CPUs (bfloat16 is emulated on many of them)."""
     activation_checkpointing: bool = False
     """Recompute each decoder layer in the backward pass instead of keeping its activations."""
+    offload: Offload = Offload.none
+    """What waits in page-locked host memory between the training phases of a colocated run."""
     compile: bool = False
     """Compile each decoder layer, and what is done to the logits, with torch.compile; for GPUs."""
     logprob_chunk_tokens: int = 1024

@@ -10,10 +10,11 @@ from torch import Tensor
 
 from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.checkpoint.pretrained import resolve_model
-from skyrl_nat.config.model import ModelConfig
+from skyrl_nat.config.model import ModelConfig, Offload
 from skyrl_nat.errors import WorkerError
 from skyrl_nat.workers import process_group
 from skyrl_nat.workers.model import PackedCausalLM, build_packed_model, load_weights, reshard, shard
+from skyrl_nat.workers.offload import HostMemory, timed
 
 
 class ModelWorker:
@@ -52,6 +53,8 @@ class ModelWorker:
         self.group_address = "127.0.0.1"
         """Of rank 0, as all ranks and engines reach it."""
         self._module: PackedCausalLM | None = None
+        self._host = {Offload.all: HostMemory(lambda: self.module.parameters())}
+        """Host memory of what moves last; a subclass may put before it what moves earlier."""
 
     @property
     def module(self) -> PackedCausalLM:
@@ -109,12 +112,35 @@ class ModelWorker:
             One `[N]` fp32 CPU tensor per micro-batch, 0 where masked.
         """
         results: list[Tensor] = []
-        with torch.no_grad():
+        with self._host[Offload.all].resident(), torch.no_grad():
             for micro_batch in micro_batches:
                 logprobs, _ = self.module.score(micro_batch.to(self.device))
                 results.append(logprobs.cpu())
-        reshard(self.module)
+            reshard(self.module)
         return results
+
+    def offload(self, what: Offload) -> dict[str, float]:
+        """Move what is not computed with for a while to host memory, and give its device memory back.
+
+        Args:
+            what: `optimizer` or `all`; `none` moves nothing.
+
+        Returns:
+            `seconds` and `bytes`; what is in host memory already costs neither.
+        """
+        kinds = [kind for kind in self._host if what is Offload.all or kind is what]
+        moved = timed(lambda: sum(self._host[kind].offload() for kind in kinds))
+        self.release_memory()
+        return moved
+
+    def onload(self) -> dict[str, float]:
+        """Bring back whatever is in host memory; returns `seconds` and `bytes`."""
+        return timed(lambda: sum(memory.onload() for memory in self._host.values()))
+
+    def release_memory(self) -> None:
+        """Give memory that was freed after training back to the GPU, for the engine on it."""
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def ping(self) -> dict[str, int | str]:
         """Return who answers: process id, rank, host name."""

@@ -14,14 +14,15 @@ from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.checkpoint.pretrained import resolve_model, write_hf_folder
 from skyrl_nat.checkpoint.sharded import load_sharded, save_sharded
 from skyrl_nat.config.algorithm import AlgorithmConfig
-from skyrl_nat.config.model import ModelConfig, OptimizerConfig
+from skyrl_nat.config.model import ModelConfig, Offload, OptimizerConfig
 from skyrl_nat.errors import StoppedError, WeightSyncError, WorkerError
 from skyrl_nat.weight_sync.base import TensorSpec, tensor_digest
 from skyrl_nat.workers.base import ModelWorker
 from skyrl_nat.workers.lora import adapters_off, write_adapter
 from skyrl_nat.workers.model import PREFIX, checkpoint_parameters, full_weights, trained_parameters
 from skyrl_nat.workers.objective import PEAKS, SUMS, StepConstants, micro_batch_loss, named_metrics
-from skyrl_nat.workers.optimizer import build_optimizer, lr_at, set_lr
+from skyrl_nat.workers.offload import HostMemory
+from skyrl_nat.workers.optimizer import build_optimizer, lr_at, optimizer_tensors, set_lr
 from skyrl_nat.workers.process_group import full_tensor
 
 
@@ -71,6 +72,7 @@ class PolicyWorker(ModelWorker):
         """Steps skipped because of their gradients, in all."""
         self.num_skipped_in_a_row = 0
         self._optimizer: torch.optim.AdamW | None = None
+        self._host = {Offload.optimizer: HostMemory(lambda: optimizer_tensors(self.optimizer)), **self._host}
         self._sender: Any = None
         self._transfer_dtype = str(model.dtype)
 
@@ -110,7 +112,12 @@ class PolicyWorker(ModelWorker):
 
         Raises:
             StoppedError: The last `optimizer.max_skipped_steps` steps in a row were skipped.
+            WorkerError: Weights or optimizer state are in host memory.
         """
+        if any(memory.is_away for memory in self._host.values()):
+            raise WorkerError(
+                "weights and optimizer state must be on their device in train, got some in host memory. Call onload."
+            )
         sums = torch.zeros(len(SUMS), dtype=torch.float64, device=self.device)
         peaks = torch.zeros(len(PEAKS), dtype=torch.float64, device=self.device)
         denominator = constants.denominator
@@ -145,11 +152,6 @@ class PolicyWorker(ModelWorker):
         with adapters_off(self.module):
             return self.compute_logprobs(micro_batches)
 
-    def release_memory(self) -> None:
-        """Give memory that was freed after training back to the GPU, for the engine on it."""
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-
     def weight_manifest(self, dtype: str | None = None) -> list[TensorSpec]:
         """Return names, shapes and format of all tensors in the order in which they are sent.
 
@@ -171,9 +173,10 @@ class PolicyWorker(ModelWorker):
             Checkpoint name, and a tensor on this rank's device that shares no memory with the model.
         """
         target = getattr(torch, dtype or self._transfer_dtype)
-        for name, full in full_weights(self.module):
-            # One rank's shard is the whole tensor: what leaves must not change with the next step.
-            yield name, full.to(target, copy=True)
+        with self._host[Offload.all].resident():
+            for name, full in full_weights(self.module):
+                # One rank's shard is the whole tensor: what leaves must not change with the next step.
+                yield name, full.to(target, copy=True)
 
     def export_weights(self, dtype: str | None = None) -> dict[str, Tensor]:
         """Return all parameters in host memory by checkpoint name, on rank 0; other ranks return {}.
@@ -240,7 +243,7 @@ class PolicyWorker(ModelWorker):
             "num_skipped": self.num_skipped,
             "num_skipped_in_a_row": self.num_skipped_in_a_row,
         }
-        save_sharded(Path(folder), trained_parameters(self.module), self.optimizer, counters)
+        save_sharded(Path(folder), trained_parameters(self.module), self.optimizer, counters, self._value_of)
 
     def load(self, folder: str | Path) -> None:
         """Take model, optimizer and step counters from a checkpoint of any number of ranks.
@@ -248,6 +251,7 @@ class PolicyWorker(ModelWorker):
         Args:
             folder: Written by `save`.
         """
+        self.onload()
         names = ("num_steps", "num_skipped", "num_skipped_in_a_row")
         counters = load_sharded(Path(folder), trained_parameters(self.module), self.optimizer, names)
         self.num_steps = counters["num_steps"]
@@ -267,7 +271,8 @@ class PolicyWorker(ModelWorker):
             write_hf_folder(Path(folder), resolve_model(self.model_path), weights, chosen)
         if self.model_config.lora.rank:
             target = Path(folder) / "adapter" if self.rank == 0 else Path()
-            write_adapter(target, self.module, self.model_config.lora, PREFIX, self.model_config.path)
+            with self._host[Offload.all].resident():
+                write_adapter(target, self.module, self.model_config.lora, PREFIX, self.model_config.path)
         dist.barrier()
 
     def checksums(self, dtype: str | None = None) -> dict[str, str]:
@@ -294,6 +299,12 @@ class PolicyWorker(ModelWorker):
             self._sender = None
         self._optimizer = None
         super().close()
+
+    def _value_of(self, tensor: Tensor) -> Tensor:
+        """Return a tensor as it is in host memory if it is there."""
+        for memory in self._host.values():
+            tensor = memory.value_of(tensor)
+        return tensor
 
     def _accumulate(self, micro_batch: MicroBatch, constants: StepConstants, sums: Tensor, peaks: Tensor) -> None:
         """Add one micro-batch's gradient, and its statistics in place."""
