@@ -11,6 +11,7 @@ from torch.distributed.tensor import DTensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from skyrl_nat.config.model import LoraConfig, ModelConfig, Offload
+from skyrl_nat.workers.model import reshard
 from skyrl_nat.workers.optimizer import optimizer_tensors
 from skyrl_nat.workers.policy import PolicyWorker
 from skyrl_nat.workers.reference import ReferenceWorker
@@ -102,3 +103,37 @@ def storages(worker: PolicyWorker) -> list[torch.UntypedStorage]:
     tensors = [*worker.module.parameters(), *optimizer_tensors(worker.optimizer)]
     local = [t.to_local() if isinstance(t, DTensor) else t for t in tensors if t.ndim]
     return [t.untyped_storage() for t in local]
+
+
+def train_replicated(
+    rank: int, world_size: int, port: int, model: str, out: str, changes: dict[str, Any], checkpoint: str
+) -> None:
+    """Train two steps in a layout, go on from a checkpoint, and save metrics, weights and shards."""
+    num_replicas = changes.pop("num_replicas")
+    worker = make_worker(
+        Path(model),
+        model=changes,
+        optimizer={"max_grad_norm": 0.5},
+        rank=rank,
+        world_size=world_size,
+        port=port,
+        algorithm=RECOMPUTE,
+        num_replicas=num_replicas,
+    )
+    grid, constants = make_grid(make_samples(), num_ranks=world_size, budget=40)
+    worker.module.score(grid[rank][0])
+    layer = worker.module.causal_lm.model.layers[0]
+    results: dict[str, Any] = {"is_gathered": not isinstance(next(layer.parameters()), DTensor)}
+    reshard(worker.module)
+    results["metrics"] = train_steps(worker, grid[rank], constants, 2)
+    parameter = next(worker.module.parameters())
+    results["mesh"] = parameter.device_mesh.mesh.tolist() if isinstance(parameter, DTensor) else []
+    results["weights"] = worker.export_weights()
+    results["embedding_bytes"] = storages(worker)[0].nbytes()
+    worker.save(Path(out) / "checkpoint")
+    if checkpoint:
+        worker.load(Path(checkpoint))
+        results["digest_loaded"] = worker.parameter_digest()
+    results["digest"] = worker.parameter_digest()
+    torch.save(results, Path(out) / f"rank{rank}.pt")
+    worker.close()

@@ -95,6 +95,7 @@ def make_worker(
     world_size: int = 1,
     port: int | None = None,
     device: str = "cpu",
+    num_replicas: int = 1,
 ) -> PolicyWorker:
     """Return a built policy worker of a tiny model."""
     worker = PolicyWorker(
@@ -107,6 +108,7 @@ def make_worker(
         total_steps=10,
         num_threads=1,
         seed=0,
+        num_replicas=num_replicas,
     )
     worker.init_process_group(rank, world_size, "127.0.0.1", port or free_port(), 60)
     worker.build()

@@ -32,6 +32,7 @@ class ModelWorker:
         temperature: float,
         num_threads: int,
         seed: int,
+        num_replicas: int = 1,
     ) -> None:
         """Remember the settings; nothing is loaded yet.
 
@@ -42,6 +43,7 @@ class ModelWorker:
             temperature: Sampling temperature whose log-probs are wanted, > 0.
             num_threads: CPU threads of this process; 0 leaves torch's own number.
             seed: Seed of torch in this process.
+            num_replicas: Copies of the model among the ranks.
         """
         self.model_path = model_path
         self.model_config = model
@@ -49,6 +51,7 @@ class ModelWorker:
         self.temperature = temperature
         self.num_threads = num_threads
         self.seed = seed
+        self.num_replicas = num_replicas
         self.device = torch.device("cpu")
         self.group_address = "127.0.0.1"
         """Of rank 0, as all ranks and engines reach it."""
@@ -97,7 +100,7 @@ class ModelWorker:
             is_trainable=self.is_trainable,
         )
         count = sum(parameter.numel() for parameter in module.parameters())
-        shard(module, process_group.data_parallel_mesh(self.device_type), self.model_config)
+        shard(module, process_group.data_parallel_mesh(self.device_type, self.num_replicas), self.model_config)
         load_weights(module, path, self.device)
         self._module = module
         return {"num_parameters": float(count)}

@@ -4,11 +4,13 @@ Legend: N packed tokens, U computed ones, B sequences.
 """
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
 from accelerate import init_empty_weights
 from torch import Tensor, nn
+from torch.autograd.graph import save_on_cpu
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
@@ -31,16 +33,18 @@ _DROPOUT_NAMES = ("dropout", "pdrop", "dropout_prob", "dropout_rate")
 class PackedCausalLM(nn.Module):
     """A causal LM whose forward pass goes from packed tokens to log-probs, so that FSDP2 wraps all of it."""
 
-    def __init__(self, causal_lm: PreTrainedModel, head: HeadOptions) -> None:
+    def __init__(self, causal_lm: PreTrainedModel, head: HeadOptions, *, offloads_activations: bool = False) -> None:
         """Wrap a model.
 
         Args:
             causal_lm: With `.model` (the decoder) and `.lm_head`.
             head: How the LM head is computed.
+            offloads_activations: Keep what the decoder saves for the backward pass in host memory.
         """
         super().__init__()
         self.causal_lm = causal_lm
         self.head = head
+        self.offloads_activations = offloads_activations
 
     def forward(
         self,
@@ -65,13 +69,15 @@ class PackedCausalLM(nn.Module):
             Two `[N]` fp32 tensors aligned with the tokens, 0 where masked.
         """
         decoder = self.causal_lm.model
-        hidden = decoder(  # type: ignore[operator]
-            input_ids=token_ids[computed][None],
-            position_ids=position_ids[computed][None],
-            attention_mask=None,
-            use_cache=False,
-            rows=rows,
-        ).last_hidden_state[0]
+        # The head is left out: what it saves is mostly its weight.
+        with save_on_cpu(pin_memory=token_ids.is_cuda) if self.offloads_activations else nullcontext():
+            hidden = decoder(  # type: ignore[operator]
+                input_ids=token_ids[computed][None],
+                position_ids=position_ids[computed][None],
+                attention_mask=None,
+                use_cache=False,
+                rows=rows,
+            ).last_hidden_state[0]
         places = loss_mask.nonzero()[:, 0]
         logprobs, entropies = token_logprobs(
             hidden[source[places - 1]],
@@ -154,7 +160,7 @@ def build_packed_model(path: Path, config: ModelConfig, *, temperature: float, i
         fp32_head=config.fp32_head,
         is_compiled=config.compile,
     )
-    return PackedCausalLM(model, head)
+    return PackedCausalLM(model, head, offloads_activations=is_trainable and config.activation_offload)
 
 
 def shard(module: PackedCausalLM, mesh: DeviceMesh, config: ModelConfig) -> None:
@@ -166,7 +172,7 @@ def shard(module: PackedCausalLM, mesh: DeviceMesh, config: ModelConfig) -> None
 
     Args:
         module: The model, without memory.
-        mesh: One-dimensional.
+        mesh: One dimension to shard over, or two: copies, and the ranks that each is sharded over.
         config: Section `model`.
     """
     policy = MixedPrecisionPolicy()
@@ -179,7 +185,9 @@ def shard(module: PackedCausalLM, mesh: DeviceMesh, config: ModelConfig) -> None
     if not is_distributed and config.compute_dtype == config.dtype:
         return  # nothing to gather or cast: FSDP would hold a second copy of every parameter
     for layer in module.causal_lm.model.layers:  # type: ignore[union-attr]
-        fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=is_distributed)
+        fully_shard(
+            layer, mesh=mesh, mp_policy=policy, reshard_after_forward=is_distributed and config.reshard_after_forward
+        )
     fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
     for part in module.modules():
         if isinstance(part, FSDPModule):

@@ -41,6 +41,7 @@ class PolicyWorker(ModelWorker):
         total_steps: int,
         num_threads: int,
         seed: int,
+        num_replicas: int = 1,
     ) -> None:
         """Remember the settings; nothing is loaded yet.
 
@@ -54,6 +55,7 @@ class PolicyWorker(ModelWorker):
             total_steps: Optimizer steps of the whole run, for the schedule.
             num_threads: CPU threads of this process; 0 leaves torch's own number.
             seed: Seed of torch in this process.
+            num_replicas: Copies of the model among the ranks.
         """
         super().__init__(
             model_path=model_path,
@@ -62,6 +64,7 @@ class PolicyWorker(ModelWorker):
             temperature=temperature,
             num_threads=num_threads,
             seed=seed,
+            num_replicas=num_replicas,
         )
         self.optimizer_config = optimizer
         self.algorithm = algorithm

@@ -1,5 +1,6 @@
 """On a GPU: memory that is given up is free for others, and comes back at the bus's speed with the same bits."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import torch
 from layout_ranks import make_wide_model
 from policy_ranks import RECOMPUTE, make_grid, make_samples, make_worker, train_steps
 
+from skyrl_nat.batching.packing import build_micro_batch
 from skyrl_nat.config.model import Offload
 from skyrl_nat.workers import process_group
 
@@ -42,4 +44,34 @@ def test_nearly_all_memory_is_free_while_away_and_training_goes_on_alike(tmp_pat
         digests.append(worker.parameter_digest())
         worker.close()
     assert digests[0] == digests[1]
+    process_group.destroy_group()
+
+
+def test_activations_in_host_memory_leave_the_gpu_between_forward_and_backward(tmp_path: Path) -> None:
+    make_wide_model(tmp_path)
+    samples = [
+        replace(sample, token_ids=sample.token_ids * 64, loss_mask=[False] + [True] * (64 * sample.num_tokens - 1))
+        for sample in make_samples()[:1]
+    ]
+    batch = build_micro_batch(
+        [
+            replace(sample, rollout_logprobs=[-1.0] * sample.num_tokens, advantages=[1.0] * sample.num_tokens)
+            for sample in samples
+        ],
+        [1.0],
+    ).to(torch.device("cuda"))
+    held, gradients = [], []
+    for is_on in (False, True):
+        worker = make_worker(
+            tmp_path, model={"activation_checkpointing": True, "activation_offload": is_on}, device="cuda"
+        )
+        before = torch.cuda.memory_allocated()
+        logprobs, _ = worker.module.score(batch)
+        held.append(torch.cuda.memory_allocated() - before)
+        logprobs.sum().backward()
+        gradients.append([p.grad.clone() for p in worker.module.parameters()])
+        worker.close()
+    layer_inputs = 6 * batch.num_tokens * 512 * 4
+    assert held[0] - held[1] > 0.9 * layer_inputs
+    assert all(torch.allclose(a, b, rtol=1e-4, atol=1e-5) for a, b in zip(*gradients, strict=True))
     process_group.destroy_group()
