@@ -2,6 +2,7 @@
 
 import multiprocessing
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,7 @@ def make_worker(
     world_size: int = 1,
     port: int | None = None,
     device: str = "cpu",
+    num_replicas: int = 1,
 ) -> PolicyWorker:
     """Return a built policy worker of a tiny model."""
     worker = PolicyWorker(
@@ -106,6 +108,7 @@ def make_worker(
         total_steps=10,
         num_threads=1,
         seed=0,
+        num_replicas=num_replicas,
     )
     worker.init_process_group(rank, world_size, "127.0.0.1", port or free_port(), 60)
     worker.build()
@@ -177,8 +180,12 @@ def run_ranks(
     world_size: int, model: Path, out: Path, device: str = "cpu", *, lora_rank: int = 0
 ) -> list[dict[str, Any]]:
     """Run `_rank_main` in spawned processes and return what each rank saved."""
-    arguments = (world_size, free_port(), str(model), str(out), device, lora_rank)
+    spawn_ranks(_rank_main, world_size, free_port(), str(model), str(out), device, lora_rank)
+    return [torch.load(out / f"rank{rank}.pt") for rank in range(world_size)]
+
+
+def spawn_ranks(main: Callable[..., None], world_size: int, *arguments: Any) -> None:
+    """Run `main(rank, world_size, *arguments)` in a process for each rank; the first failure is raised."""
     # One server imports the slow packages once and forks clean ranks.
     multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOADED)
-    mp.start_processes(_rank_main, arguments, nprocs=world_size, start_method="forkserver")
-    return [torch.load(out / f"rank{rank}.pt") for rank in range(world_size)]
+    mp.start_processes(main, (world_size, *arguments), nprocs=world_size, start_method="forkserver")

@@ -1,11 +1,14 @@
 """Model, optimizer and counters as a torch distributed checkpoint (DCP): any number of ranks can load it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.checkpoint.api import CheckpointException
+from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
+from torch.distributed.checkpoint.planner import WriteItem
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
@@ -17,6 +20,7 @@ def save_sharded(
     parameters: Iterable[tuple[str, nn.Parameter]],
     optimizer: torch.optim.Optimizer | None,
     counters: Mapping[str, int],
+    value_of: Callable[[Tensor], Tensor],
 ) -> None:
     """Write every rank's shards; all ranks of the process group must call this together.
 
@@ -25,6 +29,7 @@ def save_sharded(
         parameters: Names and parameters, each once.
         optimizer: Its tensors are saved under the parameters' names; None for a model alone.
         counters: Integers of the run, equal on all ranks.
+        value_of: Returns where the values of a rank's own part are, if its memory was given up; same shape and format.
 
     Raises:
         CheckpointError: Writing failed.
@@ -34,7 +39,7 @@ def save_sharded(
         f"counter.{name}": torch.tensor(value) for name, value in counters.items()
     }
     try:
-        save(state, checkpoint_id=folder)
+        save(state, checkpoint_id=folder, planner=_SavePlanner(value_of))
     except (CheckpointException, OSError) as error:
         raise CheckpointError(
             f"the checkpoint must be written to {folder}, got: {_cause(error)}. Check free space and permissions."
@@ -75,6 +80,19 @@ def load_sharded(
             "Resume with the model that the run was started with."
         ) from error
     return {name.removeprefix("counter."): int(value) for name, value in numbers.items()}
+
+
+class _SavePlanner(DefaultSavePlanner):
+    """Writes values from where they are: those in host memory need not come back to a device that is in use."""
+
+    def __init__(self, value_of: Callable[[Tensor], Tensor]) -> None:
+        super().__init__()
+        self._value_of = value_of
+
+    def transform_object(self, write_item: WriteItem, object: Any) -> Any:
+        """Return what is written of one item."""
+        found = super().transform_object(write_item, object)
+        return self._value_of(found) if isinstance(found, Tensor) else found
 
 
 def _cause(error: BaseException) -> str:

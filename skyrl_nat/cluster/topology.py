@@ -172,6 +172,7 @@ class _Starter:
             "temperature": config.rollout.temperature,
             "num_threads": self._plan.num_threads,
             "seed": config.seed,
+            "num_replicas": config.cluster.num_replicas,
         }
 
     def _policy_group(self, role: str, factory: str, arguments: dict[str, Any]) -> ActorGroup:

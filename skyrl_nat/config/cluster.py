@@ -44,6 +44,9 @@ class ClusterConfig:
     """0 on machines without GPUs."""
     num_policy_ranks: int = 1
     """FSDP2 ranks of the policy (and of the reference, if any)."""
+    num_replicas: int = 1
+    """Copies of the policy: each is sharded over `num_policy_ranks / num_replicas` ranks (HSDP), so that layers are
+    gathered inside a copy, best one node, and only gradients travel between copies."""
     num_engines: int = 1
     num_gpus_per_engine: int = 1
     """Tensor-parallel size of one engine; ignored on CPU."""
@@ -68,6 +71,7 @@ class ClusterConfig:
             "cluster",
             "num_nodes",
             "num_policy_ranks",
+            "num_replicas",
             "num_engines",
             "num_gpus_per_engine",
             "num_engines_per_gpu",
@@ -77,6 +81,13 @@ class ClusterConfig:
             "start_timeout_s",
         )
         require_not_negative(self, "cluster", "num_gpus_per_node", "num_threads")
+        require(
+            self.num_policy_ranks % self.num_replicas == 0,
+            "cluster.num_replicas",
+            f"divide cluster.num_policy_ranks ({self.num_policy_ranks})",
+            self.num_replicas,
+            "Use the number of nodes, or 1.",
+        )
         require(
             self.num_engines % self.num_engines_per_gpu == 0,
             "cluster.num_engines",

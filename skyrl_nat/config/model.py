@@ -13,6 +13,16 @@ class Dtype(StrEnum):
     bfloat16 = "bfloat16"
 
 
+class Offload(StrEnum):
+    """What waits in host memory while engines on the policy's devices sample."""
+
+    none = "none"
+    optimizer = "optimizer"
+    """The optimizer's state."""
+    all = "all"
+    """The master weights too."""
+
+
 @dataclass(kw_only=True, slots=True)
 class LoraConfig:
     """Section `model.lora`: train low-rank adapters beside frozen weights."""
@@ -51,6 +61,13 @@ class ModelConfig:
     """Format of forward and backward; bfloat16 on GPUs, float32 on CPUs (bfloat16 is emulated on many of them)."""
     activation_checkpointing: bool = False
     """Recompute each decoder layer in the backward pass instead of keeping its activations."""
+    activation_offload: bool = False
+    """Keep what is left of a layer's activations, its input, in host memory; needs `activation_checkpointing`."""
+    reshard_after_forward: bool = True
+    """Give a layer's gathered weights back after the forward pass and gather them again for the backward pass; false
+    keeps them between the two: faster, for the memory of the whole model in `compute_dtype`."""
+    offload: Offload = Offload.none
+    """What waits in page-locked host memory between the training phases of a colocated run."""
     compile: bool = False
     """Compile each decoder layer, and what is done to the logits, with torch.compile; for GPUs."""
     logprob_chunk_tokens: int = 1024
@@ -64,6 +81,13 @@ class ModelConfig:
     def __post_init__(self) -> None:
         require_finite(self, "model")
         require(bool(self.path.strip()), "model.path", "name a model", self.path, "Give a folder or a hub id.")
+        require(
+            self.activation_checkpointing or not self.activation_offload,
+            "model.activation_offload",
+            "be false without model.activation_checkpointing",
+            self.activation_offload,
+            "All activations would cross the bus: add model.activation_checkpointing=true.",
+        )
         require(
             self.logprob_chunk_tokens >= 1,
             "model.logprob_chunk_tokens",

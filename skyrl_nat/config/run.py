@@ -9,7 +9,7 @@ from skyrl_nat.config.algorithm import AlgorithmConfig, OldLogprobs, PolicyLoss
 from skyrl_nat.config.checks import require, require_finite, require_not_negative, require_positive
 from skyrl_nat.config.cluster import ClusterConfig, Device, Placement, Transport, WeightSyncConfig
 from skyrl_nat.config.environment import EnvironmentConfig
-from skyrl_nat.config.model import Dtype, ModelConfig, OptimizerConfig
+from skyrl_nat.config.model import Dtype, ModelConfig, Offload, OptimizerConfig
 from skyrl_nat.config.outputs import AlarmsConfig, CheckpointConfig, EvaluationConfig, TrackingConfig
 from skyrl_nat.config.planner import PlannerConfig
 from skyrl_nat.config.rollout import AdapterPush, EngineConfig, EngineKind, RolloutConfig
@@ -207,6 +207,13 @@ class RunConfig:
             "vLLM has no more room for an adapter: add engine.adapters=merged.",
         )
         is_apart = cluster.placement is Placement.disaggregated
+        require(
+            self.model.offload is Offload.none or not is_apart,
+            "model.offload",
+            "be none with cluster.placement=disaggregated",
+            str(self.model.offload),
+            "Nobody else needs the memory of the policy's devices.",
+        )
         require(
             self.weight_sync.transport is not Transport.nccl or (is_apart and cluster.device is Device.cuda),
             "weight_sync.transport",

@@ -12,6 +12,7 @@ from skyrl_nat.cluster.topology import Topology
 from skyrl_nat.config.algorithm import DynamicSampling
 from skyrl_nat.config.cluster import Device, Placement, Transport
 from skyrl_nat.config.environment import Curriculum
+from skyrl_nat.config.model import Offload
 from skyrl_nat.config.run import RunConfig
 from skyrl_nat.controller.update import Coefficients
 from skyrl_nat.data.prompts import PromptStream
@@ -33,7 +34,7 @@ from skyrl_nat.rollouts.recorded import RecordedGroups
 from skyrl_nat.rollouts.recorder import RolloutRecorder
 from skyrl_nat.rollouts.runner import GroupRunner, Player
 from skyrl_nat.types import RolloutGroup, Task
-from skyrl_nat.weight_sync.base import WeightTransport
+from skyrl_nat.weight_sync.base import WeightTransport, WorkerCalls
 from skyrl_nat.weight_sync.direct import DirectTransport
 from skyrl_nat.weight_sync.host import HostTransport
 
@@ -46,6 +47,33 @@ class RunData:
     validation_tasks: list[Task]
     recorded: RecordedGroups | None = None
     """Finished groups that stand in for playing the training tasks."""
+
+
+@dataclass(slots=True)
+class Moved:
+    """What one step moved between devices and host memory."""
+
+    offload_s: float = 0.0
+    onload_s: float = 0.0
+    offload_bytes: float = 0.0
+    """Of all ranks."""
+
+    def add_offload(self, ranks: Sequence[Mapping[str, float]]) -> None:
+        """Count a move to host memory; ranks move at once, and the slowest is waited for."""
+        self.offload_s += max(rank["seconds"] for rank in ranks)
+        self.offload_bytes += sum(rank["bytes"] for rank in ranks)
+
+    def add_onload(self, ranks: Sequence[Mapping[str, float]]) -> None:
+        """Count a move back."""
+        self.onload_s += max(rank["seconds"] for rank in ranks)
+
+    def metrics(self) -> dict[str, float]:
+        """Return the step's metrics."""
+        return {
+            "time/offload_s": self.offload_s,
+            "time/onload_s": self.onload_s,
+            "offload/gib": self.offload_bytes / 2**30,
+        }
 
 
 class Run:
@@ -93,6 +121,7 @@ class Run:
         )
         self._transport = _make_transport(config, topology)
         self._is_connected = False
+        self._moved = Moved()
         self.stream = PromptStream(
             data.train_tasks, seed=config.seed, easy_first=config.environment.curriculum is Curriculum.easy_first
         )
@@ -106,14 +135,17 @@ class Run:
     @contextlib.asynccontextmanager
     async def training_phase(self) -> AsyncIterator[None]:
         """Hold the devices for training: colocated engines give their GPU memory back meanwhile."""
-        if not self._shares_gpus:
-            yield
-            return
-        await self.engines.call_all("pause")
-        await self.engines.call_all("sleep")
+        if self._shares_gpus:
+            await self.engines.call_all("pause")
+            await self.engines.call_all("sleep")
+        self._moved = Moved()
+        for workers in self._offloading():
+            self._moved.add_onload(await workers.call_all("onload"))
         yield
-        await self.policy.call_all("release_memory")
-        await self.engines.call_all("wake", ["weights"])
+        await self._offload(Offload.optimizer)
+        if self._shares_gpus:
+            await self.policy.call_all("release_memory")
+            await self.engines.call_all("wake", ["weights"])
 
     async def push_weights(self) -> int:
         """Give the engines the policy's weights as version `step`; they serve nothing meanwhile.
@@ -126,6 +158,7 @@ class Run:
             self._is_connected = True
         await self.engines.call_all("pause")
         num_bytes = await self._transport.push(self.policy, self.engines, self.step)
+        await self._offload(self.config.model.offload)
         if self._shares_gpus:
             await self.engines.call_all("wake", ["kv_cache"])
         if self.config.weight_sync.verify_checksums:
@@ -151,6 +184,7 @@ class Run:
             "rollout/flat_groups/count": float(counts.flat_groups),
             **metrics,
             **times,
+            **(self._moved.metrics() if self._offloading() else {}),
         }
         alarms = check_alarms(everything, self.config)
         self.tracker.log(self.step, everything | {"alarm/count": float(len(alarms))})
@@ -205,6 +239,19 @@ class Run:
     def _shares_gpus(self) -> bool:
         cluster = self.config.cluster
         return cluster.device is Device.cuda and cluster.placement is Placement.colocated
+
+    async def _offload(self, what: Offload) -> None:
+        """Move what may wait in host memory there, if the config asks for it."""
+        for workers in self._offloading():
+            self._moved.add_offload(await workers.call_all("offload", what))
+
+    def _offloading(self) -> list[WorkerCalls]:
+        """Return the workers that give up memory: none, or the policy and a reference with a model of its own."""
+        if self.config.model.offload is Offload.none:
+            return []
+        if self.reference is None or self.config.model.lora.rank:
+            return [self.policy]
+        return [self.policy, self.reference]
 
     async def _play(self, task: Task, index: int) -> RolloutGroup:
         """Play one group of the training set."""

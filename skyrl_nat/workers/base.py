@@ -10,10 +10,11 @@ from torch import Tensor
 
 from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.checkpoint.pretrained import resolve_model
-from skyrl_nat.config.model import ModelConfig
+from skyrl_nat.config.model import ModelConfig, Offload
 from skyrl_nat.errors import WorkerError
 from skyrl_nat.workers import process_group
-from skyrl_nat.workers.model import PackedCausalLM, build_packed_model, reshard, shard
+from skyrl_nat.workers.model import PackedCausalLM, build_packed_model, load_weights, reshard, shard
+from skyrl_nat.workers.offload import HostMemory, timed
 
 
 class ModelWorker:
@@ -31,6 +32,7 @@ class ModelWorker:
         temperature: float,
         num_threads: int,
         seed: int,
+        num_replicas: int = 1,
     ) -> None:
         """Remember the settings; nothing is loaded yet.
 
@@ -41,6 +43,7 @@ class ModelWorker:
             temperature: Sampling temperature whose log-probs are wanted, > 0.
             num_threads: CPU threads of this process; 0 leaves torch's own number.
             seed: Seed of torch in this process.
+            num_replicas: Copies of the model among the ranks.
         """
         self.model_path = model_path
         self.model_config = model
@@ -48,10 +51,13 @@ class ModelWorker:
         self.temperature = temperature
         self.num_threads = num_threads
         self.seed = seed
+        self.num_replicas = num_replicas
         self.device = torch.device("cpu")
         self.group_address = "127.0.0.1"
         """Of rank 0, as all ranks and engines reach it."""
         self._module: PackedCausalLM | None = None
+        self._host = {Offload.all: HostMemory(lambda: self.module.parameters())}
+        """Host memory of what moves last; a subclass may put before it what moves earlier."""
 
     @property
     def module(self) -> PackedCausalLM:
@@ -86,18 +92,16 @@ class ModelWorker:
             torch.set_num_threads(self.num_threads)
         torch.manual_seed(self.seed)
         self.device = process_group.rank_device(self.device_type)
+        path = resolve_model(self.model_path)
         module = build_packed_model(
-            resolve_model(self.model_path),
+            path,
             self.model_config,
             temperature=self.temperature,
             is_trainable=self.is_trainable,
         )
         count = sum(parameter.numel() for parameter in module.parameters())
-        shard(module, process_group.data_parallel_mesh(self.device_type), self.model_config)
-        # Buffers of parts that hold no parameters are not moved by sharding.
-        for part in module.modules():
-            for name, buffer in part.named_buffers(recurse=False):
-                setattr(part, name, buffer.to(self.device))
+        shard(module, process_group.data_parallel_mesh(self.device_type, self.num_replicas), self.model_config)
+        load_weights(module, path, self.device)
         self._module = module
         return {"num_parameters": float(count)}
 
@@ -111,12 +115,35 @@ class ModelWorker:
             One `[N]` fp32 CPU tensor per micro-batch, 0 where masked.
         """
         results: list[Tensor] = []
-        with torch.no_grad():
+        with self._host[Offload.all].resident(), torch.no_grad():
             for micro_batch in micro_batches:
                 logprobs, _ = self.module.score(micro_batch.to(self.device))
                 results.append(logprobs.cpu())
-        reshard(self.module)
+            reshard(self.module)
         return results
+
+    def offload(self, what: Offload) -> dict[str, float]:
+        """Move what is not computed with for a while to host memory, and give its device memory back.
+
+        Args:
+            what: `optimizer` or `all`; `none` moves nothing.
+
+        Returns:
+            `seconds` and `bytes`; what is in host memory already costs neither.
+        """
+        kinds = [kind for kind in self._host if what is Offload.all or kind is what]
+        moved = timed(lambda: sum(self._host[kind].offload() for kind in kinds))
+        self.release_memory()
+        return moved
+
+    def onload(self) -> dict[str, float]:
+        """Bring back whatever is in host memory; returns `seconds` and `bytes`."""
+        return timed(lambda: sum(memory.onload() for memory in self._host.values()))
+
+    def release_memory(self) -> None:
+        """Give memory that was freed after training back to the GPU, for the engine on it."""
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
 
     def ping(self) -> dict[str, int | str]:
         """Return who answers: process id, rank, host name."""

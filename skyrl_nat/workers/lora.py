@@ -25,7 +25,7 @@ _OWN = (".lora_A.", ".lora_B.")
 
 
 def add_adapters(model: PreTrainedModel, config: LoraConfig) -> None:
-    """Freeze a model in place and add adapters to the layers named in the config.
+    """Freeze a model in place and add adapters, in host memory, to the layers named in the config.
 
     Raises:
         ConfigError: PEFT is not installed, or the model has no such layers.
@@ -33,12 +33,20 @@ def add_adapters(model: PreTrainedModel, config: LoraConfig) -> None:
     peft = _peft()
     model.requires_grad_(False)
     try:
-        peft.inject_adapter_in_model(_peft_config(config), model, adapter_name=ADAPTER)
+        peft.inject_adapter_in_model(_peft_config(config), model, adapter_name=ADAPTER, low_cpu_mem_usage=True)
     except ValueError as error:
         raise ConfigError(
             f"model.lora.targets must name linear layers of {type(model).__name__}, got {', '.join(config.targets)}: "
             f"{str(error).splitlines()[0]}. Take names such as q_proj"
         ) from error
+    for _, layer in adapted_layers(model):
+        parts = (layer.lora_A[ADAPTER], layer.lora_B[ADAPTER])
+        for part in parts:
+            # The frozen weights have no memory yet; adapters are small, and drawn as PEFT draws them.
+            part.to_empty(device="cpu").reset_parameters()
+        layer.reset_lora_parameters(ADAPTER, True)
+        for part in parts:
+            part.to(layer.weight.dtype)
 
 
 @contextmanager

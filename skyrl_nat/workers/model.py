@@ -1,13 +1,16 @@
-"""The model in training: Hugging Face weights, activation checkpointing, FSDP2, in that order.
+"""The model in training: built without memory, then adapters, activation checkpointing, FSDP2, weights, in that order.
 
 Legend: N packed tokens, U computed ones, B sequences.
 """
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 
 import torch
+from accelerate import init_empty_weights
 from torch import Tensor, nn
+from torch.autograd.graph import save_on_cpu
 from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from transformers import AutoConfig, AutoModelForCausalLM, PretrainedConfig, PreTrainedModel
@@ -18,6 +21,7 @@ from skyrl_nat.errors import ConfigError
 from skyrl_nat.workers import attention, lora
 from skyrl_nat.workers.logprobs import HeadOptions, token_logprobs
 from skyrl_nat.workers.process_group import full_tensor
+from skyrl_nat.workers.weight_files import fill
 
 PREFIX = "causal_lm."
 """What `PackedCausalLM` puts before the names of a Hugging Face checkpoint."""
@@ -29,16 +33,18 @@ _DROPOUT_NAMES = ("dropout", "pdrop", "dropout_prob", "dropout_rate")
 class PackedCausalLM(nn.Module):
     """A causal LM whose forward pass goes from packed tokens to log-probs, so that FSDP2 wraps all of it."""
 
-    def __init__(self, causal_lm: PreTrainedModel, head: HeadOptions) -> None:
+    def __init__(self, causal_lm: PreTrainedModel, head: HeadOptions, *, offloads_activations: bool = False) -> None:
         """Wrap a model.
 
         Args:
             causal_lm: With `.model` (the decoder) and `.lm_head`.
             head: How the LM head is computed.
+            offloads_activations: Keep what the decoder saves for the backward pass in host memory.
         """
         super().__init__()
         self.causal_lm = causal_lm
         self.head = head
+        self.offloads_activations = offloads_activations
 
     def forward(
         self,
@@ -63,13 +69,15 @@ class PackedCausalLM(nn.Module):
             Two `[N]` fp32 tensors aligned with the tokens, 0 where masked.
         """
         decoder = self.causal_lm.model
-        hidden = decoder(  # type: ignore[operator]
-            input_ids=token_ids[computed][None],
-            position_ids=position_ids[computed][None],
-            attention_mask=None,
-            use_cache=False,
-            rows=rows,
-        ).last_hidden_state[0]
+        # The head is left out: what it saves is mostly its weight.
+        with save_on_cpu(pin_memory=token_ids.is_cuda) if self.offloads_activations else nullcontext():
+            hidden = decoder(  # type: ignore[operator]
+                input_ids=token_ids[computed][None],
+                position_ids=position_ids[computed][None],
+                attention_mask=None,
+                use_cache=False,
+                rows=rows,
+            ).last_hidden_state[0]
         places = loss_mask.nonzero()[:, 0]
         logprobs, entropies = token_logprobs(
             hidden[source[places - 1]],
@@ -92,8 +100,8 @@ class PackedCausalLM(nn.Module):
         )
 
 
-def load_causal_lm(path: Path, config: ModelConfig) -> PreTrainedModel:
-    """Load a model for training: master weights, packed attention, no dropout.
+def empty_causal_lm(path: Path, config: ModelConfig) -> PreTrainedModel:
+    """Return a model for training, whose parameters have no memory yet: packed attention, no dropout, real buffers.
 
     Args:
         path: Local folder.
@@ -109,13 +117,14 @@ def load_causal_lm(path: Path, config: ModelConfig) -> PreTrainedModel:
     for name, value in vars(hf_config).items():
         if name.endswith(_DROPOUT_NAMES) and value:
             setattr(hf_config, name, 0.0)
-    model = AutoModelForCausalLM.from_pretrained(
-        path,
-        config=hf_config,
-        dtype=getattr(torch, str(config.dtype)),
-        attn_implementation=attention.PACKED_ATTENTION,
-        trust_remote_code=config.trust_remote_code,
-    )
+    with init_empty_weights(include_buffers=False):
+        model = AutoModelForCausalLM.from_config(
+            hf_config,
+            dtype=getattr(torch, str(config.dtype)),
+            attn_implementation=attention.PACKED_ATTENTION,
+            trust_remote_code=config.trust_remote_code,
+        )
+    model.tie_weights()
     head = getattr(model, "lm_head", None)
     if head is None or head.bias is not None or not hasattr(model, "model"):
         raise ConfigError(
@@ -126,7 +135,7 @@ def load_causal_lm(path: Path, config: ModelConfig) -> PreTrainedModel:
 
 
 def build_packed_model(path: Path, config: ModelConfig, *, temperature: float, is_trainable: bool) -> PackedCausalLM:
-    """Load a model and prepare it for sharding.
+    """Return a model ready for sharding; its parameters get memory and values in `load_weights`.
 
     Args:
         path: Local folder.
@@ -134,7 +143,7 @@ def build_packed_model(path: Path, config: ModelConfig, *, temperature: float, i
         temperature: Logits are divided by it, > 0.
         is_trainable: False freezes all parameters.
     """
-    model = load_causal_lm(path, config)
+    model = empty_causal_lm(path, config)
     # Layers recompute only in train mode; without dropout that mode changes nothing else.
     model.train(is_trainable)
     model.requires_grad_(is_trainable)
@@ -151,7 +160,7 @@ def build_packed_model(path: Path, config: ModelConfig, *, temperature: float, i
         fp32_head=config.fp32_head,
         is_compiled=config.compile,
     )
-    return PackedCausalLM(model, head)
+    return PackedCausalLM(model, head, offloads_activations=is_trainable and config.activation_offload)
 
 
 def shard(module: PackedCausalLM, mesh: DeviceMesh, config: ModelConfig) -> None:
@@ -162,8 +171,8 @@ def shard(module: PackedCausalLM, mesh: DeviceMesh, config: ModelConfig) -> None
     Gradients are summed over ranks, not averaged: the loss is already divided by the step's denominator.
 
     Args:
-        module: The model, on any device; its parameters move to the mesh's.
-        mesh: One-dimensional.
+        module: The model, without memory.
+        mesh: One dimension to shard over, or two: copies, and the ranks that each is sharded over.
         config: Section `model`.
     """
     policy = MixedPrecisionPolicy()
@@ -174,16 +183,39 @@ def shard(module: PackedCausalLM, mesh: DeviceMesh, config: ModelConfig) -> None
         )
     is_distributed = mesh.size() > 1
     if not is_distributed and config.compute_dtype == config.dtype:
-        module.to(mesh.device_type)  # nothing to gather or cast: FSDP would hold a second copy of every parameter
-        return
+        return  # nothing to gather or cast: FSDP would hold a second copy of every parameter
     for layer in module.causal_lm.model.layers:  # type: ignore[union-attr]
-        fully_shard(layer, mesh=mesh, mp_policy=policy, reshard_after_forward=is_distributed)
+        fully_shard(
+            layer, mesh=mesh, mp_policy=policy, reshard_after_forward=is_distributed and config.reshard_after_forward
+        )
     fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
     for part in module.modules():
         if isinstance(part, FSDPModule):
             part.set_gradient_divide_factor(1.0)
             # The custom factor alone needs a reduction that only NCCL has.
             part.set_force_sum_reduction_for_comms(True)
+
+
+def load_weights(module: PackedCausalLM, path: Path, device: torch.device) -> None:
+    """Give the model memory on a device and this rank's part of the checkpoint's weights; adapters and buffers move.
+
+    Args:
+        module: Sharded or whole, from `build_packed_model`.
+        path: Folder of the checkpoint.
+        device: Of this rank.
+
+    Raises:
+        WorkerError: The checkpoint's files or names do not fit the model.
+    """
+    is_empty = {name for name, parameter in module.named_parameters(remove_duplicate=False) if parameter.is_meta}
+    # As `to_empty` does it, but without losing what has values.
+    module._apply(lambda tensor: torch.empty_like(tensor, device=device) if tensor.is_meta else tensor.to(device))
+    module.causal_lm.tie_weights()
+    names: dict[nn.Parameter, list[str]] = {}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        if name in is_empty:
+            names.setdefault(parameter, []).append(lora.name_of_frozen(name.removeprefix(PREFIX)))
+    fill(names, path, module.causal_lm._keys_to_ignore_on_load_unexpected or ())
 
 
 def reshard(module: nn.Module) -> None:

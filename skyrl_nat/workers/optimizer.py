@@ -1,10 +1,10 @@
 """AdamW and its learning-rate schedule, which is a pure function of the step."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from skyrl_nat.config.model import OptimizerConfig
 
@@ -65,6 +65,12 @@ def build_optimizer(parameters: Iterable[tuple[str, nn.Parameter]], config: Opti
             "exp_avg_sq": torch.zeros_like(parameter),
         }
     return optimizer
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:
+    """Yield every tensor of an optimizer's state."""
+    for state in optimizer.state.values():
+        yield from state.values()
 
 
 def set_lr(optimizer: torch.optim.Optimizer, lr: float) -> None:

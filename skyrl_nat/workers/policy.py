@@ -14,7 +14,7 @@ from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.checkpoint.pretrained import resolve_model, write_hf_folder
 from skyrl_nat.checkpoint.sharded import load_sharded, save_sharded
 from skyrl_nat.config.algorithm import AlgorithmConfig
-from skyrl_nat.config.model import ModelConfig, OptimizerConfig
+from skyrl_nat.config.model import ModelConfig, Offload, OptimizerConfig
 from skyrl_nat.errors import StoppedError, WeightSyncError, WorkerError
 from skyrl_nat.weight_sync.adapters import adapter_shapes
 from skyrl_nat.weight_sync.base import TensorSpec, tensor_digest
@@ -22,7 +22,8 @@ from skyrl_nat.workers.base import ModelWorker
 from skyrl_nat.workers.lora import adapter_matrices, adapters_off, write_adapter
 from skyrl_nat.workers.model import PREFIX, checkpoint_parameters, frozen_weights, full_weights, trained_parameters
 from skyrl_nat.workers.objective import PEAKS, SUMS, StepConstants, micro_batch_loss, named_metrics
-from skyrl_nat.workers.optimizer import build_optimizer, lr_at, set_lr
+from skyrl_nat.workers.offload import HostMemory
+from skyrl_nat.workers.optimizer import build_optimizer, lr_at, optimizer_tensors, set_lr
 from skyrl_nat.workers.process_group import full_tensor
 
 
@@ -42,6 +43,7 @@ class PolicyWorker(ModelWorker):
         num_threads: int,
         seed: int,
         pushes_adapters: bool = False,
+        num_replicas: int = 1,
     ) -> None:
         """Remember the settings; nothing is loaded yet.
 
@@ -56,6 +58,7 @@ class PolicyWorker(ModelWorker):
             num_threads: CPU threads of this process; 0 leaves torch's own number.
             seed: Seed of torch in this process.
             pushes_adapters: Whether adapters alone go to the engines, not their sum with the frozen weights.
+            num_replicas: Copies of the model among the ranks.
         """
         super().__init__(
             model_path=model_path,
@@ -64,6 +67,7 @@ class PolicyWorker(ModelWorker):
             temperature=temperature,
             num_threads=num_threads,
             seed=seed,
+            num_replicas=num_replicas,
         )
         self.optimizer_config = optimizer
         self.algorithm = algorithm
@@ -75,6 +79,7 @@ class PolicyWorker(ModelWorker):
         """Steps skipped because of their gradients, in all."""
         self.num_skipped_in_a_row = 0
         self._optimizer: torch.optim.AdamW | None = None
+        self._host = {Offload.optimizer: HostMemory(lambda: optimizer_tensors(self.optimizer)), **self._host}
         self._sender: Any = None
         self._transfer_dtype = str(model.dtype)
 
@@ -114,7 +119,12 @@ class PolicyWorker(ModelWorker):
 
         Raises:
             StoppedError: The last `optimizer.max_skipped_steps` steps in a row were skipped.
+            WorkerError: Weights or optimizer state are in host memory.
         """
+        if any(memory.is_away for memory in self._host.values()):
+            raise WorkerError(
+                "weights and optimizer state must be on their device in train, got some in host memory. Call onload."
+            )
         sums = torch.zeros(len(SUMS), dtype=torch.float64, device=self.device)
         peaks = torch.zeros(len(PEAKS), dtype=torch.float64, device=self.device)
         denominator = constants.denominator
@@ -148,11 +158,6 @@ class PolicyWorker(ModelWorker):
         """Return the log-probs of the frozen weights alone, the reference of LoRA; see `compute_logprobs`."""
         with adapters_off(self.module):
             return self.compute_logprobs(micro_batches)
-
-    def release_memory(self) -> None:
-        """Give memory that was freed after training back to the GPU, for the engine on it."""
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
 
     def weight_manifest(self, dtype: str | None = None) -> list[TensorSpec]:
         """Return names, shapes and format of what is pushed, in the order in which it is sent.
@@ -247,7 +252,7 @@ class PolicyWorker(ModelWorker):
             "num_skipped": self.num_skipped,
             "num_skipped_in_a_row": self.num_skipped_in_a_row,
         }
-        save_sharded(Path(folder), trained_parameters(self.module), self.optimizer, counters)
+        save_sharded(Path(folder), trained_parameters(self.module), self.optimizer, counters, self._value_of)
 
     def load(self, folder: str | Path) -> None:
         """Take model, optimizer and step counters from a checkpoint of any number of ranks.
@@ -255,6 +260,7 @@ class PolicyWorker(ModelWorker):
         Args:
             folder: Written by `save`.
         """
+        self.onload()
         names = ("num_steps", "num_skipped", "num_skipped_in_a_row")
         counters = load_sharded(Path(folder), trained_parameters(self.module), self.optimizer, names)
         self.num_steps = counters["num_steps"]
@@ -274,7 +280,8 @@ class PolicyWorker(ModelWorker):
             write_hf_folder(Path(folder), resolve_model(self.model_path), weights, chosen)
         if self.model_config.lora.rank:
             target = Path(folder) / "adapter" if self.rank == 0 else Path()
-            write_adapter(target, self.module, self.model_config.lora, PREFIX, self.model_config.path)
+            with self._host[Offload.all].resident():
+                write_adapter(target, self.module, self.model_config.lora, PREFIX, self.model_config.path)
         dist.barrier()
 
     def checksums(self, dtype: str | None = None) -> dict[str, str]:
@@ -309,9 +316,10 @@ class PolicyWorker(ModelWorker):
     def _converted(self, tensors: Iterator[tuple[str, Tensor]], dtype: str | None) -> Iterator[tuple[str, Tensor]]:
         """Yield copies in the format on the wire."""
         target = getattr(torch, dtype or self._transfer_dtype)
-        for name, tensor in tensors:
-            # One rank's shard is the whole tensor: what leaves must not change with the next step.
-            yield name, tensor.to(target, copy=True)
+        with self._host[Offload.all].resident():
+            for name, tensor in tensors:
+                # One rank's shard is the whole tensor: what leaves must not change with the next step.
+                yield name, tensor.to(target, copy=True)
 
     def _gathered(self, tensors: Iterator[tuple[str, Tensor]]) -> dict[str, Tensor]:
         """Read to the end on all ranks and keep copies in host memory on rank 0."""
@@ -320,6 +328,12 @@ class PolicyWorker(ModelWorker):
             if self.rank == 0:
                 kept[name] = tensor.cpu()
         return kept
+
+    def _value_of(self, tensor: Tensor) -> Tensor:
+        """Return a tensor as it is in host memory if it is there."""
+        for memory in self._host.values():
+            tensor = memory.value_of(tensor)
+        return tensor
 
     def _accumulate(self, micro_batch: MicroBatch, constants: StepConstants, sums: Tensor, peaks: Tensor) -> None:
         """Add one micro-batch's gradient, and its statistics in place."""

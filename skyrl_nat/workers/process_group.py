@@ -71,13 +71,20 @@ def rank_device(device: str) -> torch.device:
     return torch.device("cuda", index)
 
 
-def data_parallel_mesh(device: str) -> DeviceMesh:
-    """Return the one-dimensional mesh over all ranks.
+def data_parallel_mesh(device: str, num_replicas: int = 1) -> DeviceMesh:
+    """Return the mesh over all ranks: one dimension, or `[copies, ranks of a copy]`.
+
+    Ranks are dealt out to nodes in turn, and so they are to copies: with as many copies as nodes each is in one node.
 
     Args:
         device: `cpu` or `cuda`.
+        num_replicas: Copies of the model; divides the number of ranks.
     """
-    return init_device_mesh(device, (dist.get_world_size(),), mesh_dim_names=("data",))
+    size = dist.get_world_size()
+    if num_replicas == 1:
+        return init_device_mesh(device, (size,), mesh_dim_names=("data",))
+    ranks = torch.arange(size).view(size // num_replicas, num_replicas).T
+    return DeviceMesh(device, ranks, mesh_dim_names=("replicate", "shard"))
 
 
 def full_tensor(tensor: Tensor) -> Tensor:

@@ -9,7 +9,7 @@ from tiny_model import make_tiny_model
 from skyrl_nat.batching.packing import build_micro_batch
 from skyrl_nat.config.model import Dtype, ModelConfig
 from skyrl_nat.types import TrainingSample
-from skyrl_nat.workers.model import PackedCausalLM, build_packed_model
+from skyrl_nat.workers.model import PackedCausalLM, build_packed_model, load_weights
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 CUDA = torch.device("cuda")
@@ -17,7 +17,9 @@ CUDA = torch.device("cuda")
 
 def make(folder: Path, dtype: Dtype, **changes: bool) -> PackedCausalLM:
     config = ModelConfig(path=str(folder), dtype=dtype, compute_dtype=dtype, logprob_chunk_tokens=64, **changes)
-    return build_packed_model(folder, config, temperature=0.8, is_trainable=True).to(CUDA)
+    module = build_packed_model(folder, config, temperature=0.8, is_trainable=True)
+    load_weights(module, folder, CUDA)
+    return module
 
 
 def sample(number: int, length: int) -> TrainingSample:

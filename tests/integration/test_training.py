@@ -93,6 +93,17 @@ def test_stopped_and_resumed_run_trains_what_an_uninterrupted_one_does(folder, f
     assert without_times(small_run.metrics(folder, "halves")) == without_times(four_steps)
 
 
+def test_stopped_and_resumed_run_with_everything_offloaded_trains_the_same(folder, four_steps):
+    """A checkpoint is written from host memory; a reference would move as well."""
+    for steps in (2, 4):
+        resume = "latest" if steps == 4 else "never"
+        small_run.run(folder, "name=away", f"trainer.steps={steps}", f"resume={resume}", *EXACT, "model.offload=all")
+    found = small_run.metrics(folder, "away")
+    for entry in found:
+        assert entry.pop("offload/gib") > 0
+    assert without_times(found) == without_times(four_steps)
+
+
 def test_evaluate_plays_a_checkpoint_again_and_finds_the_same(folder, four_steps):
     run = folder / "runs" / "four"
     recorded = json.loads((run / "evaluations.jsonl").read_text().splitlines()[-1])

@@ -87,7 +87,8 @@ def test_group_of_one_has_no_baseline():
 
 def test_gpus_that_do_not_exist_are_refused():
     with pytest.raises(ConfigError, match="fit 8 GPUs together with the engines"):
-        load_config(["experiment=agenthands_h100x8", "weight_sync=nccl", "cluster.placement=disaggregated"])
+        apart = ["weight_sync=nccl", "cluster.placement=disaggregated", "model.offload=none"]
+        load_config(["experiment=agenthands_h100x8", *apart])
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,9 @@ from fakes import LocalCalls
 
 from skyrl_nat.checkpoint.manager import CheckpointManager
 from skyrl_nat.config.cluster import ClusterConfig, Device, Placement, WeightSyncConfig
+from skyrl_nat.config.model import ModelConfig, Offload
 from skyrl_nat.config.run import RunConfig
-from skyrl_nat.controller.run import Run
+from skyrl_nat.controller.run import Moved, Run
 from skyrl_nat.controller.update import Coefficients
 from skyrl_nat.engines.lifecycle import Lifecycle, Memory
 
@@ -68,15 +69,24 @@ class Freeing:
     def release_memory(self) -> None:
         self.calls.append("release")
 
+    def offload(self, what: Offload) -> dict[str, float]:
+        self.calls.append(f"offload {what}")
+        return {"seconds": 0.5, "bytes": 2.0**29}
 
-def run_of(engine: SleepyEngine, placement: Placement) -> Run:
+    def onload(self) -> dict[str, float]:
+        self.calls.append("onload")
+        return {"seconds": 0.25, "bytes": 2.0**30}
+
+
+def run_of(engine: SleepyEngine, placement: Placement, offload: Offload = Offload.none) -> Run:
     """Return a run that has what a step asks of engines, and nothing else."""
     run = object.__new__(Run)
     cluster = ClusterConfig(device=Device.cuda, num_gpus_per_node=2, placement=placement)
     config = RunConfig.__new__(RunConfig)
     config.cluster = cluster
     config.weight_sync = WeightSyncConfig()
-    run.config = config
+    config.model = ModelConfig(offload=offload)
+    run.config, run.reference, run._moved = config, None, Moved()
     run.engines, run.policy = LocalCalls([engine]), LocalCalls([Freeing(engine.calls)])  # type: ignore[assignment]
     run._transport, run._is_connected, run.step = Transport(), False, 1  # type: ignore[assignment]
     return run
@@ -105,6 +115,23 @@ def test_a_step_gives_memory_back_only_where_it_is_shared(placement: Placement, 
 
     asyncio.run(step())
     assert engine.calls == expected
+
+
+@pytest.mark.parametrize("offload", [Offload.optimizer, Offload.all])
+def test_offloaded_state_leaves_before_engines_wake_and_returns_after_they_sleep(offload: Offload) -> None:
+    """Weights leave the device only after the push, and before the KV cache takes its place."""
+    engine = SleepyEngine()
+    run = run_of(engine, Placement.colocated, offload)
+
+    async def step() -> None:
+        async with run.training_phase():
+            engine.calls.append("train")
+        await run.push_weights()
+
+    asyncio.run(step())
+    before = ["pause", "sleep", "onload", "train", "offload optimizer", "release", "wake weights"]
+    assert engine.calls == [*before, "pause", "update", f"offload {offload}", "wake kv_cache", "resume"]
+    assert run._moved.metrics() == {"time/offload_s": 1.0, "time/onload_s": 0.25, "offload/gib": 1.0}
 
 
 class Saver:
