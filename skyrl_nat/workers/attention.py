@@ -6,8 +6,8 @@ Transformers hands an attention function no sequence borders unless asked: with 
 rows silently attend across samples. So ours takes the borders from the caller and builds no mask.
 """
 
-import inspect
 from dataclasses import dataclass
+from inspect import signature
 from itertools import pairwise
 from typing import Any, Self
 
@@ -22,8 +22,8 @@ from skyrl_nat.errors import ConfigError
 
 PACKED_ATTENTION = "skyrl_nat_packed"
 """Value of `attn_implementation`."""
-_HAS_GQA = "enable_gqa" in inspect.signature(varlen_attn).parameters
-"""Whether torch's own attention takes fewer key heads than query heads (from 2.13 on)."""
+_FEWER_KEY_HEADS: dict[str, Any] = {"enable_gqa": True} if "enable_gqa" in signature(varlen_attn).parameters else {}
+"""How torch's own attention is told of them; before 2.13 it takes them unasked."""
 
 
 def register() -> None:
@@ -166,12 +166,6 @@ def _attend(query: Tensor, key: Tensor, value: Tensor, scaling: float | None) ->
 def _varlen(query: Tensor, key: Tensor, value: Tensor, rows: PackedRows, scaling: float | None) -> Tensor:
     """Run PyTorch's variable-length flash attention on all sequences at once; queries are each row's last tokens."""
     packed = [t[0].transpose(0, 1).contiguous() for t in (query, key, value)]
-    repeats = query.shape[1] // key.shape[1]
-    extra: dict[str, Any] = {}
-    if repeats > 1 and _HAS_GQA:
-        extra["enable_gqa"] = True
-    elif repeats > 1:
-        packed[1:] = [t.repeat_interleave(repeats, dim=1) for t in packed[1:]]
     output = varlen_attn(
         packed[0],
         packed[1],
@@ -182,7 +176,7 @@ def _varlen(query: Tensor, key: Tensor, value: Tensor, rows: PackedRows, scaling
         rows.max_keys,
         scale=scaling,
         window_size=(-1, 0),
-        **extra,
+        **_FEWER_KEY_HEADS,
     )
     assert isinstance(output, Tensor)
     return output.unsqueeze(0)

@@ -26,6 +26,7 @@ def test_nearly_all_memory_is_free_while_away_and_training_goes_on_alike(tmp_pat
         for _ in range(3):
             train_steps(worker, grid[0], constants, 1)
             if is_away:
+                torch._C._cuda_clearCublasWorkspaces()  # some 64 MiB, which are nobody's tensors
                 assert torch.cuda.memory_allocated() > 2.9 * size
                 worker.offload(Offload.optimizer)
                 assert torch.cuda.memory_allocated() < 1.5 * size
