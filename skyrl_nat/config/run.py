@@ -114,6 +114,7 @@ class RunConfig:
         )
         require(self.seed >= 0, "seed", "be >= 0", self.seed, "Use any non-negative integer.")
         self._check_batch()
+        self._check_placement()
         self._check_engine()
 
     def _check_batch(self) -> None:
@@ -206,14 +207,20 @@ class RunConfig:
             self.model.lora.rank,
             "vLLM has no more room for an adapter: add engine.adapters=merged.",
         )
+        if cluster.device is Device.cpu:
+            require(
+                self.model.compute_dtype is Dtype.float32 and self.engine.dtype == "float32",
+                "model.compute_dtype",
+                "be float32 (and engine.dtype too) with cluster.device=cpu",
+                self.model.compute_dtype,
+                "bfloat16 is several times slower than float32 on CPUs.",
+            )
+        else:
+            self._check_gpus()
+
+    def _check_placement(self) -> None:
+        cluster = self.cluster
         is_apart = cluster.placement is Placement.disaggregated
-        require(
-            self.model.offload is Offload.none or not is_apart,
-            "model.offload",
-            "be none with cluster.placement=disaggregated",
-            str(self.model.offload),
-            "Nobody else needs the memory of the policy's devices.",
-        )
         require(
             self.weight_sync.transport is not Transport.nccl or (is_apart and cluster.device is Device.cuda),
             "weight_sync.transport",
@@ -228,16 +235,13 @@ class RunConfig:
             self.weight_sync.transport,
             "Use weight_sync=nccl.",
         )
-        if cluster.device is Device.cpu:
-            require(
-                self.model.compute_dtype is Dtype.float32 and self.engine.dtype == "float32",
-                "model.compute_dtype",
-                "be float32 (and engine.dtype too) with cluster.device=cpu",
-                self.model.compute_dtype,
-                "bfloat16 is several times slower than float32 on CPUs.",
-            )
-        else:
-            self._check_gpus()
+        require(
+            self.model.offload is Offload.none or not is_apart,
+            "model.offload",
+            "be none with cluster.placement=disaggregated",
+            str(self.model.offload),
+            "Nobody else needs the memory of the policy's devices.",
+        )
 
     def _check_gpus(self) -> None:
         cluster = self.cluster
