@@ -209,6 +209,13 @@ class RunConfig:
         )
         if cluster.device is Device.cpu:
             require(
+                not self.engine.num_speculative_tokens,
+                "engine.num_speculative_tokens",
+                "be 0 with cluster.device=cpu",
+                self.engine.num_speculative_tokens,
+                "vLLM's CPU build accepts guesses wrongly: sampled tokens were up to 84 nats off the distribution.",
+            )
+            require(
                 self.model.compute_dtype is Dtype.float32 and self.engine.dtype == "float32",
                 "model.compute_dtype",
                 "be float32 (and engine.dtype too) with cluster.device=cpu",

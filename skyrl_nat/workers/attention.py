@@ -126,7 +126,7 @@ def packed_attention(
     # The flash kernel takes half-precision only; fp32 on a GPU is for tests.
     if query.is_cuda and query.dtype is not torch.float32:
         return _varlen(query, key, value, rows, scaling), None
-    return _per_sequence(query, key, value, rows, scaling), None
+    return _per_sequence(query, key, value, rows, scaling), None  # pyright: ignore[reportCallIssue] - see its decorator
 
 
 def _longest(borders: tuple[int, ...]) -> int:

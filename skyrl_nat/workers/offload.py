@@ -4,6 +4,7 @@ What is given up is the storage, below tensors, views and FSDP2's own references
 """
 
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -97,12 +98,15 @@ class HostMemory:
         if any(storage.device.type == "cuda" for storage in storages):
             # torch's own pinned allocator rounds up to powers of two: of a large buffer up to half would be lost.
             cuda: Any = torch.cuda.cudart()
-            code = int(cuda.cudaHostRegister(self._buffer.data_ptr(), size, _PORTABLE))
+            place = self._buffer.data_ptr()
+            code = int(cuda.cudaHostRegister(place, size, _PORTABLE))
             if code:
                 raise WorkerError(
                     f"model.offload must be able to page-lock {size / 2**30:.1f} GiB of host memory, got CUDA error "
                     f"{code}. Raise the limit of locked memory (ulimit -l) or use model.offload=none."
                 )
+            # Memory that is freed while it is locked could not be locked again for whoever gets it next.
+            weakref.finalize(self._buffer, cuda.cudaHostUnregister, place)
 
 
 def timed(move: Callable[[], int]) -> dict[str, float]:

@@ -58,6 +58,7 @@ def test_agenthands_h100x8_is_what_its_name_says():
         ("weight_sync=gloo", "weight_sync.transport must be host with engine.kind=hf"),
         ("engine.adapters=separate", "engine.adapters must be merged with engine.kind=hf"),
         ("model.compute_dtype=bfloat16", "model.compute_dtype must be float32"),
+        ("engine.num_speculative_tokens=3", "engine.num_speculative_tokens must be 0 with cluster.device=cpu"),
         ("name=a/b", "name must be one folder name without slashes, got 'a/b'"),
         ("tracking.wandb_mode=maybe", "tracking.wandb_mode must be online, offline or disabled, got 'maybe'"),
         ("tracking.backends=[csv]", "tracking.backends must hold only jsonl, console, tensorboard, wandb, got 'csv'"),
