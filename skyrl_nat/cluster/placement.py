@@ -112,6 +112,30 @@ def plan_placement(
     )
 
 
+def devices_of(plan: PlacementPlan, config: ClusterConfig) -> tuple[int, dict[str, list[tuple[int, ...]]]]:
+    """Return how many devices a run holds, and the ones that each policy rank and engine computes on, by role.
+
+    All GPUs that are reserved count, used or not. Without GPUs a process is a device, except that a colocated rank
+    and engine of one number, which take turns on the cores, are one together.
+    """
+    roles = ("policy", "engine")
+    if config.device is Device.cuda:
+        per_node = config.num_gpus_per_node
+        places = {
+            role: [tuple(slot.node * per_node + gpu for gpu in slot.gpus) for slot in plan.of_role(role)]
+            for role in roles
+        }
+        return config.num_nodes * per_node, places
+    takes_turns = config.placement is Placement.colocated and not plan.is_overlapped
+    first = 0 if takes_turns else config.num_policy_ranks
+    num_places = config.num_engines // config.num_engines_per_gpu
+    places = {
+        "policy": [(rank,) for rank in range(config.num_policy_ranks)],
+        "engine": [(first + rank % num_places,) for rank in range(config.num_engines)],
+    }
+    return max(config.num_policy_ranks, first + num_places), places
+
+
 def _cpu_slots(config: ClusterConfig) -> list[Slot]:
     policy = [Slot(role="policy", rank=rank, node=rank % config.num_nodes) for rank in range(config.num_policy_ranks)]
     engines = [Slot(role="engine", rank=rank, node=rank % config.num_nodes) for rank in range(config.num_engines)]

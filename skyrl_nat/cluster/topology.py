@@ -18,6 +18,7 @@ from skyrl_nat.config.cluster import Device
 from skyrl_nat.config.rollout import EngineKind
 from skyrl_nat.config.run import RunConfig
 from skyrl_nat.environments.judge import has_validator
+from skyrl_nat.monitoring.usage import Usage
 from skyrl_nat.weight_sync.base import WorkerCalls
 
 ENGINES = {
@@ -44,6 +45,13 @@ class Topology:
     """None where the family's own step rewards count."""
     identities: dict[str, list[dict[str, Any]]]
     """Process ids and nodes by role."""
+    computing: list[ActorGroup]
+    """Those on the devices: policy, engines, and a reference of its own."""
+
+    async def usage(self) -> dict[str, list[Usage]]:
+        """Ask all that compute what they did since the last call, by role and rank."""
+        answers = await asyncio.gather(*(group.call_all("usage") for group in self.computing))
+        return {group.role: usages for group, usages in zip(self.computing, answers, strict=True)}
 
 
 @contextlib.asynccontextmanager
@@ -130,6 +138,7 @@ class _Starter:
             environments=RemoteEnvironments(environments),
             rewards=None if rewards is None else RemoteRewards(rewards),
             identities={group.role: found for group, found in zip(groups, identities, strict=True)},
+            computing=[group for group in (policy, own_reference, engines) if group is not None],
         )
 
     def _reference(self, policy: ActorGroup, own: ActorGroup | None) -> WorkerCalls | None:

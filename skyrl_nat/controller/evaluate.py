@@ -10,6 +10,7 @@ from skyrl_nat.monitoring.metrics import with_prefix
 async def evaluate(run: Run, step: int) -> EvaluationResult:
     """Play the held-out tasks with the weights in the engines; record rollouts, metrics and a summary."""
     run.console.status(f"evaluating {len(run.data.validation_tasks)} held-out tasks at step {step}")
+    run.account.interrupt()
     async with run.rollout_phase():
         groups = await play_tasks(
             run.runner, run.data.validation_tasks, temperature=run.config.rollout.eval_temperature

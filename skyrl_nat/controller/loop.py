@@ -1,7 +1,5 @@
 """The whole algorithm on one screen."""
 
-import time
-
 from skyrl_nat.controller.evaluate import evaluate
 from skyrl_nat.controller.run import Run
 from skyrl_nat.controller.update import update_policy
@@ -24,29 +22,17 @@ async def train(run: Run) -> list[EvaluationResult]:
     run.producer.start_at(run.step)
 
     while run.step < run.total_steps:
-        started = time.monotonic()
+        await run.begin_step()
         run.console.status(f"step {run.step + 1} of {run.total_steps}: playing")
         async with run.rollout_phase():
             groups = await run.producer.take()
-        taken = time.monotonic()
         run.console.status(f"step {run.step + 1} of {run.total_steps}: training")
         async with run.training_phase():
             metrics = await update_policy(run, groups)
-        trained = time.monotonic()
         run.step += 1
-        pushed_bytes = await run.push_weights()
+        await run.push_weights()
         run.producer.advance(run.step)
-        run.record(
-            groups,
-            metrics,
-            {
-                "time/rollout_s": taken - started,
-                "time/train_s": trained - taken,
-                "time/push_s": time.monotonic() - trained,
-                "time/step_s": time.monotonic() - started,
-                "weights/pushed_mib": pushed_bytes / 2**20,
-            },
-        )
+        await run.end_step(groups, metrics)
         if run.is_checkpoint_due():
             await run.save_checkpoint()
         if run.is_evaluation_due():

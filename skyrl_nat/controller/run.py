@@ -14,6 +14,7 @@ from skyrl_nat.config.cluster import Device, Placement, Transport
 from skyrl_nat.config.environment import Curriculum
 from skyrl_nat.config.model import Offload
 from skyrl_nat.config.run import RunConfig
+from skyrl_nat.controller.accounting import StepAccountant
 from skyrl_nat.controller.update import Coefficients
 from skyrl_nat.data.prompts import PromptStream
 from skyrl_nat.data.task_source import TaskSource
@@ -119,6 +120,7 @@ class Run:
             score=topology.rewards.score if topology.rewards else None,
             config=config.rollout,
         )
+        self.account = StepAccountant(config, topology, model_path)
         self._transport = _make_transport(config, topology)
         self._is_connected = False
         self._moved = Moved()
@@ -129,49 +131,55 @@ class Run:
 
     @contextlib.asynccontextmanager
     async def rollout_phase(self) -> AsyncIterator[None]:
-        """Hold the devices for engines. Empty unless engines and policy share GPUs."""
-        yield
+        """Hold the devices for engines: they are theirs already, only the time is noted."""
+        with self.account.phase("rollout"):
+            yield
 
     @contextlib.asynccontextmanager
     async def training_phase(self) -> AsyncIterator[None]:
         """Hold the devices for training: colocated engines give their GPU memory back meanwhile."""
-        if self._shares_gpus:
-            await self.engines.call_all("pause")
-            await self.engines.call_all("sleep")
-        self._moved = Moved()
-        for workers in self._offloading():
-            self._moved.add_onload(await workers.call_all("onload"))
-        yield
-        await self._offload(Offload.optimizer)
-        if self._shares_gpus:
-            await self.policy.call_all("release_memory")
-            await self.engines.call_all("wake", ["weights"])
+        with self.account.phase("train"):
+            if self._shares_gpus:
+                await self.engines.call_all("pause")
+                await self.engines.call_all("sleep")
+            self._moved = Moved()
+            for workers in self._offloading():
+                self._moved.add_onload(await workers.call_all("onload"))
+            yield
+            await self._offload(Offload.optimizer)
+            if self._shares_gpus:
+                await self.policy.call_all("release_memory")
+                await self.engines.call_all("wake", ["weights"])
 
-    async def push_weights(self) -> int:
-        """Give the engines the policy's weights as version `step`; they serve nothing meanwhile.
+    async def push_weights(self) -> None:
+        """Give the engines the policy's weights as version `step`; they serve nothing meanwhile."""
+        with self.account.phase("push"):
+            await self._push_weights()
 
-        Returns:
-            Bytes that each engine took.
-        """
+    async def _push_weights(self) -> None:
         if not self._is_connected:
             await self._transport.connect(self.policy, self.engines)
             self._is_connected = True
         await self.engines.call_all("pause")
-        num_bytes = await self._transport.push(self.policy, self.engines, self.step)
+        self.account.num_pushed_bytes = await self._transport.push(self.policy, self.engines, self.step)
         await self._offload(self.config.model.offload)
         if self._shares_gpus:
             await self.engines.call_all("wake", ["kv_cache"])
         if self.config.weight_sync.verify_checksums:
             await self._verify_checksums()
         await self.engines.call_all("resume")
-        return num_bytes
 
-    def record(self, groups: Sequence[RolloutGroup], metrics: Mapping[str, float], times: Mapping[str, float]) -> None:
-        """Write rollouts and metrics of the step that was just trained.
+    async def begin_step(self) -> None:
+        """Start the account of a step."""
+        await self.account.begin()
+
+    async def end_step(self, groups: Sequence[RolloutGroup], metrics: Mapping[str, float]) -> None:
+        """Write rollouts, metrics and account of the step that was just trained and pushed.
 
         Raises:
             StoppedError: An alarm says that going on would train on wrong numbers.
         """
+        account = await self.account.end(metrics)
         counts = self.producer.counts
         self.recorder.write(self.step, groups)
         everything = {
@@ -183,7 +191,7 @@ class Run:
             "rollout/stale_groups/count": float(counts.stale_groups),
             "rollout/flat_groups/count": float(counts.flat_groups),
             **metrics,
-            **times,
+            **account,
             **(self._moved.metrics() if self._offloading() else {}),
         }
         alarms = check_alarms(everything, self.config)
@@ -215,6 +223,7 @@ class Run:
     async def save_checkpoint(self) -> Path:
         """Save policy, optimizer and stream position; the folder appears only when it is complete."""
         self.console.status(f"saving step {self.step}")
+        self.account.interrupt()
         part = self.checkpoints.begin(self.step)
         await self.policy.call_all("save", str(part / "policy"))
         state = {

@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 from skyrl_nat.algorithms.coefficients import adapted_entropy_coefficient, adapted_kl_coefficient
 from skyrl_nat.algorithms.reduction import REDUCTIONS, ReductionWeights
 from skyrl_nat.batching.advantages import group_advantages, has_signal
+from skyrl_nat.batching.counts import pack_metrics
 from skyrl_nat.batching.dynamic_sampling import replace_flat_groups
 from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.batching.mismatch import kto_baseline, mismatched_samples
@@ -104,6 +105,7 @@ async def update_policy(run: Trained, groups: Sequence[RolloutGroup]) -> dict[st
         per_rank = await run.policy.call_each("train", [(row, constants) for row in grid])
         results.append(per_rank[0])
     metrics = _mean_metrics(results) | shaping | _batch_metrics(groups, samples, algorithm)
+    metrics |= pack_metrics(micro_batches)
     metrics["batch/num_sampled_tokens"] = float(sum(_num_to_train(group, algorithm) for group in used))
     metrics["batch/num_trained_tokens"] = float(sum(result["loss/num_tokens"] for result in results))
     metrics["batch/num_micro_batches"] = float(sum(len(grid[0]) for grid in grids))
@@ -136,6 +138,7 @@ def _batch_metrics(
         "batch/num_tokens": float(sum(sample.num_tokens for sample in samples)),
         "batch/num_loss_tokens": float(sum(sample.num_loss_tokens for sample in samples)),
         "batch/no_signal_groups": sum(not has_signal(group, algorithm) for group in groups) / len(groups),
+        "batch/signal_groups/share": sum(has_signal(group, algorithm) for group in groups) / len(groups),
     }
 
 

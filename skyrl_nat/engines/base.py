@@ -2,6 +2,7 @@
 
 from typing import Any, Protocol
 
+from skyrl_nat.monitoring.usage import Usage
 from skyrl_nat.types import Completion, GenerationRequest
 from skyrl_nat.weight_sync.base import TensorSpec
 
@@ -65,6 +66,10 @@ class Engine(Protocol):
 
     async def policy_version(self) -> int:
         """Version of the weights in service; 0 right after `start`."""
+        ...
+
+    async def usage(self) -> Usage:
+        """Return what the engine did since the last call: when it was busy, and tokens."""
         ...
 
     async def shutdown(self) -> None:

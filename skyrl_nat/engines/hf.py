@@ -29,6 +29,7 @@ from skyrl_nat.engines.model_folder import (
 )
 from skyrl_nat.engines.stop_words import watch_for
 from skyrl_nat.errors import EngineError, WeightSyncError
+from skyrl_nat.monitoring.usage import Usage
 from skyrl_nat.types import Completion, GenerationRequest
 from skyrl_nat.weight_sync.base import TensorSpec, tensor_digest
 from skyrl_nat.weight_sync.channel import WeightReceiver
@@ -120,7 +121,7 @@ class HfEngine:
         deliver = _deliverer(future)
         self._commands.put(lambda: self._submit(decoding, deliver))
         try:
-            return await future
+            return await self._lifecycle.clock.follow(request, future)
         except asyncio.CancelledError:
             self._commands.put(lambda: self._cancel(decoding))
             raise
@@ -174,6 +175,10 @@ class HfEngine:
     async def policy_version(self) -> int:
         """Version of the weights in service; 0 right after `start`."""
         return self._decoder.version if self._decoder is not None else 0
+
+    async def usage(self) -> Usage:
+        """Return what was done since the last call; see `Engine.usage`."""
+        return self._lifecycle.clock.take()
 
     async def check_health(self) -> None:
         """Raise EngineError unless the decode thread lives."""

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
 
+from skyrl_nat.engines.busy_clock import BusyClock
 from skyrl_nat.errors import EngineError
+from skyrl_nat.monitoring.usage import Activity
 
 
 class Memory(StrEnum):
@@ -20,13 +22,22 @@ class Lifecycle:
 
     def __init__(self) -> None:
         self.is_started = False
-        self.is_paused = False
+        self.clock = BusyClock()
         self.is_updating = False
         self.memory = Memory.ALL
         self.fault = ""
         """Why the weights in memory are not those of a version; empty if they are."""
         self.end = ""
         """Why the engine answers no more; empty while it does."""
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether requests stand still; the clock, too, must know."""
+        return self.clock.is_paused
+
+    @is_paused.setter
+    def is_paused(self, value: bool) -> None:
+        self.clock.is_paused = value
 
     def require_alive(self, call: str) -> None:
         """Refuse any call before `start` and after the end."""
@@ -76,7 +87,8 @@ class Lifecycle:
         )
         self.is_updating = True
         try:
-            yield
+            with self.clock.during(Activity.PUSH):
+                yield
         except BaseException as error:
             self.fault = f"the last weight update failed: {type(error).__name__}"
             raise

@@ -28,6 +28,7 @@ from skyrl_nat.engines.processes import children, end_processes
 from skyrl_nat.engines.vllm_arguments import adapter_arguments, engine_arguments, set_environment
 from skyrl_nat.engines.vllm_requests import VllmRequests
 from skyrl_nat.errors import EngineError, WeightSyncError
+from skyrl_nat.monitoring.usage import Usage
 from skyrl_nat.types import Completion, GenerationRequest
 from skyrl_nat.weight_sync.adapters import adapter_shapes
 from skyrl_nat.weight_sync.base import TensorSpec
@@ -125,7 +126,7 @@ class VllmEngine:
         task = asyncio.ensure_future(self._generate_in_turn(request, room))
         self._in_flight.add(task)
         try:
-            return await task
+            return await self._lifecycle.clock.follow(request, task)
         except asyncio.CancelledError:
             if task.cancelled() and self._lifecycle.end:
                 raise EngineError(
@@ -203,7 +204,8 @@ class VllmEngine:
         if self._is_cpu:
             return
         # The frozen weights are never pushed, so they are kept (level 1) in host memory.
-        await self._llm.sleep(level=1 if self._lora else 2, mode="keep")
+        level = 1 if self._lora else 2
+        await self._lifecycle.clock.moving_memory(self._llm.sleep(level=level, mode="keep"))
         self._lifecycle.memory = Memory.NONE
         self._lifecycle.fault = "weights were given back by sleep()"
 
@@ -212,7 +214,7 @@ class VllmEngine:
         self._lifecycle.require_wake(tags)
         if self._is_cpu:
             return
-        await self._llm.wake_up(tags=tags)
+        await self._lifecycle.clock.moving_memory(self._llm.wake_up(tags=tags))
         if "kv_cache" in tags:
             self._lifecycle.memory = Memory.ALL
             # vLLM resumes its scheduler once all memory is back; this engine decides that itself.
@@ -224,6 +226,10 @@ class VllmEngine:
         """Version of the weights in service; 0 right after `start`."""
         self._lifecycle.require_alive("policy_version")
         return self._requests.version
+
+    async def usage(self) -> Usage:
+        """Return what was done since the last call; see `Engine.usage`."""
+        return self._lifecycle.clock.take()
 
     async def check_health(self) -> None:
         """Raise EngineError unless vLLM's processes live and answer."""

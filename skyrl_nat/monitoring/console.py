@@ -23,6 +23,13 @@ SHOWN = (
     ("play s", "time/rollout_s", "{:.1f}"),
     ("train s", "time/train_s", "{:.1f}"),
     ("push s", "time/push_s", "{:.1f}"),
+    ("tokens/s per GPU", "throughput/engine_tokens_per_gpu_s", "{:.0f}"),
+    ("MFU", "train/mfu", "{:.0%}"),
+    ("GPUs rollout", "gpu/rollout/share", "{:.0%}"),
+    ("train", "gpu/train/share", "{:.0%}"),
+    ("push", "gpu/push/share", "{:.0%}"),
+    ("offload", "gpu/offload/share", "{:.0%}"),
+    ("idle", "gpu/idle/share", "{:.0%}"),
 )
 
 

@@ -1,8 +1,11 @@
 """What policy and reference workers share: process group, sharded model, log-probs. Legend: N packed tokens."""
 
+import functools
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -12,9 +15,31 @@ from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.checkpoint.pretrained import resolve_model
 from skyrl_nat.config.model import ModelConfig, Offload
 from skyrl_nat.errors import WorkerError
+from skyrl_nat.monitoring.usage import Activity, ActivityLog, Usage
 from skyrl_nat.workers import process_group
 from skyrl_nat.workers.model import PackedCausalLM, build_packed_model, load_weights, reshard, shard
 from skyrl_nat.workers.offload import HostMemory, timed
+
+P = ParamSpec("P")
+R = TypeVar("R")
+Method = Callable[Concatenate[Any, P], R]
+
+
+def noted(activity: Activity) -> Callable[[Method[P, R]], Method[P, R]]:
+    """Return a decorator that notes how long a method of `ModelWorker` keeps this rank's device busy."""
+
+    def wrap(method: Method[P, R]) -> Method[P, R]:
+        @functools.wraps(method)
+        def run(self: "ModelWorker", *args: P.args, **kwargs: P.kwargs) -> R:
+            with self.log.during(activity):
+                result = method(self, *args, **kwargs)
+                if self.device.type == "cuda":
+                    torch.cuda.synchronize(self.device)
+            return result
+
+        return run
+
+    return wrap
 
 
 class ModelWorker:
@@ -55,6 +80,7 @@ class ModelWorker:
         self.device = torch.device("cpu")
         self.group_address = "127.0.0.1"
         """Of rank 0, as all ranks and engines reach it."""
+        self.log = ActivityLog()
         self._module: PackedCausalLM | None = None
         self._host = {Offload.all: HostMemory(lambda: self.module.parameters())}
         """Host memory of what moves last; a subclass may put before it what moves earlier."""
@@ -105,6 +131,7 @@ class ModelWorker:
         self._module = module
         return {"num_parameters": float(count)}
 
+    @noted(Activity.TRAIN)
     def compute_logprobs(self, micro_batches: Sequence[MicroBatch]) -> list[Tensor]:
         """Return the log-probs of the loss tokens without gradients; all ranks call this together.
 
@@ -122,6 +149,7 @@ class ModelWorker:
             reshard(self.module)
         return results
 
+    @noted(Activity.OFFLOAD)
     def offload(self, what: Offload) -> dict[str, float]:
         """Move what is not computed with for a while to host memory, and give its device memory back.
 
@@ -136,14 +164,21 @@ class ModelWorker:
         self.release_memory()
         return moved
 
+    @noted(Activity.OFFLOAD)
     def onload(self) -> dict[str, float]:
         """Bring back whatever is in host memory; returns `seconds` and `bytes`."""
         return timed(lambda: sum(memory.onload() for memory in self._host.values()))
 
+    @noted(Activity.OFFLOAD)
     def release_memory(self) -> None:
         """Give memory that was freed after training back to the GPU, for the engine on it."""
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
+
+    def usage(self) -> Usage:
+        """Return what this rank did since the last call, and on which GPU."""
+        card = torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else ""
+        return replace(self.log.take(), card=card)
 
     def ping(self) -> dict[str, int | str]:
         """Return who answers: process id, rank, host name."""

@@ -16,9 +16,10 @@ from skyrl_nat.checkpoint.sharded import load_sharded, save_sharded
 from skyrl_nat.config.algorithm import AlgorithmConfig
 from skyrl_nat.config.model import ModelConfig, Offload, OptimizerConfig
 from skyrl_nat.errors import StoppedError, WeightSyncError, WorkerError
+from skyrl_nat.monitoring.usage import Activity
 from skyrl_nat.weight_sync.adapters import adapter_shapes
 from skyrl_nat.weight_sync.base import TensorSpec, tensor_digest
-from skyrl_nat.workers.base import ModelWorker
+from skyrl_nat.workers.base import ModelWorker, noted
 from skyrl_nat.workers.lora import adapter_matrices, adapters_off, write_adapter
 from skyrl_nat.workers.model import PREFIX, checkpoint_parameters, frozen_weights, full_weights, trained_parameters
 from skyrl_nat.workers.objective import PEAKS, SUMS, StepConstants, micro_batch_loss, named_metrics
@@ -104,6 +105,7 @@ class PolicyWorker(ModelWorker):
         self._optimizer = build_optimizer(trained_parameters(self.module), self.optimizer_config)
         return info
 
+    @noted(Activity.TRAIN)
     def train(self, micro_batches: Sequence[MicroBatch], constants: StepConstants) -> dict[str, float]:
         """Do one optimizer step.
 
@@ -191,6 +193,7 @@ class PolicyWorker(ModelWorker):
             return self._converted(adapter_matrices(self.module, PREFIX), dtype)
         return self.named_full_tensors(dtype)
 
+    @noted(Activity.PUSH)
     def export_weights(self, dtype: str | None = None) -> dict[str, Tensor]:
         """Return the tensors of `weight_manifest` in host memory, on rank 0; other ranks return {}.
 
@@ -225,6 +228,7 @@ class PolicyWorker(ModelWorker):
         if self._sender is not None:
             self._sender.join()
 
+    @noted(Activity.PUSH)
     def send_weights(self) -> None:
         """Send the tensors of `weight_manifest` through the channel of `connect_weights`.
 

@@ -10,7 +10,7 @@ import small_run
 
 pytestmark = pytest.mark.slow
 
-TIMES = ("time/", "rollout/generate_s", "rollout/environment_s", "rollout/score_s")
+TIMES = ("time/", "gpu/", "throughput/", "push/", "rollout/generate_s", "rollout/environment_s", "rollout/score_s")
 EXACT = ("engine.deterministic=true", "evaluation.before_and_after=false")
 
 

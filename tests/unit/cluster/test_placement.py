@@ -2,7 +2,7 @@
 
 import pytest
 
-from skyrl_nat.cluster.placement import NodeResources, plan_placement, visible_devices
+from skyrl_nat.cluster.placement import NodeResources, devices_of, plan_placement, visible_devices
 from skyrl_nat.config.cluster import ClusterConfig, Device, Placement
 from skyrl_nat.errors import ConfigError
 
@@ -101,3 +101,22 @@ def test_neighbours_are_the_policy_ranks_on_an_engines_gpus():
 )
 def test_places_count_among_the_gpus_that_a_node_may_use(places: str, inherited: str | None, found: str):
     assert visible_devices(places, inherited) == found
+
+
+def test_every_gpu_that_is_held_is_a_device_and_several_engines_may_share_one():
+    config = gpu_config(num_gpus_per_node=2, num_nodes=2, num_policy_ranks=3, num_engines=4, num_engines_per_gpu=2)
+    assert devices_of(plan_placement(config, gpu_nodes(2, 2)), config) == (
+        4,
+        {"policy": [(0,), (1,), (2,)], "engine": [(0,), (1,), (0,), (1,)]},
+    )
+    wide = gpu_config(placement=Placement.disaggregated, num_policy_ranks=4, num_engines=2, num_gpus_per_engine=2)
+    assert devices_of(plan_placement(wide, gpu_nodes(1)), wide)[1]["engine"] == [(4, 5), (6, 7)]
+
+
+def test_without_gpus_processes_that_take_turns_are_one_device():
+    config = ClusterConfig(num_policy_ranks=2)
+    assert devices_of(plan_placement(config, [LAPTOP]), config) == (2, {"policy": [(0,), (1,)], "engine": [(0,)]})
+    overlapped = plan_placement(config, [LAPTOP], is_overlapped=True)
+    assert devices_of(overlapped, config) == (3, {"policy": [(0,), (1,)], "engine": [(2,)]})
+    apart = ClusterConfig(placement=Placement.disaggregated, num_engines=2, num_engines_per_gpu=2)
+    assert devices_of(plan_placement(apart, [LAPTOP]), apart) == (2, {"policy": [(0,)], "engine": [(1,), (1,)]})

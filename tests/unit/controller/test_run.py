@@ -1,6 +1,7 @@
 """The order in which a run asks things of its engines, judged by the engines' own life cycle."""
 
 import asyncio
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -78,6 +79,16 @@ class Freeing:
         return {"seconds": 0.25, "bytes": 2.0**30}
 
 
+class NoAccount:
+    """Notes nothing."""
+
+    def phase(self, name: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def interrupt(self) -> None:
+        pass
+
+
 def run_of(engine: SleepyEngine, placement: Placement, offload: Offload = Offload.none) -> Run:
     """Return a run that has what a step asks of engines, and nothing else."""
     run = object.__new__(Run)
@@ -88,6 +99,7 @@ def run_of(engine: SleepyEngine, placement: Placement, offload: Offload = Offloa
     config.model = ModelConfig(offload=offload)
     run.config, run.reference, run._moved = config, None, Moved()
     run.engines, run.policy = LocalCalls([engine]), LocalCalls([Freeing(engine.calls)])  # type: ignore[assignment]
+    run.account = NoAccount()  # type: ignore[assignment]
     run._transport, run._is_connected, run.step = Transport(), False, 1  # type: ignore[assignment]
     return run
 
@@ -155,6 +167,7 @@ def test_coefficients_come_back_with_the_checkpoint(tmp_path: Path, monkeypatch:
         run.checkpoints = CheckpointManager(tmp_path, keep_last=0)
         run.policy = LocalCalls([Saver()])  # type: ignore[assignment]
         run.console = SimpleNamespace(status=lambda text: None)  # type: ignore[assignment]
+        run.account = NoAccount()  # type: ignore[assignment]
         run.stream = SimpleNamespace(position=9)  # type: ignore[assignment]
         run.step, run.coefficients, run.producer = 0, Coefficients(0.1, 0.0), run._make_producer()
         return run

@@ -1,5 +1,8 @@
 """FLOPs counted by hand."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from skyrl_nat.monitoring.flops import ModelShape, mfu
@@ -48,3 +51,25 @@ def test_qwen_of_1_5b_has_its_parameters() -> None:
 
 def test_mfu_is_work_over_what_all_gpus_could_have_done() -> None:
     assert mfu(989e12, 2.0, num_gpus=2) == 0.25
+
+
+def test_decoding_reads_weights_once_a_step_and_the_cache_of_every_token_before() -> None:
+    shape = ModelShape.of_config(TINY)
+    # Keys and values of 2 layers, 2 heads of 2: 16 numbers a token.
+    assert shape.decode_bytes(num_steps=3, num_context_tokens=70, bytes_per_number=2) == 2 * (3 * 1952 + 16 * 70)
+
+
+@pytest.mark.parametrize(
+    ("changes", "is_known"),
+    [
+        ({"model_type": "qwen2"}, True),
+        ({"model_type": "qwen2", "use_sliding_window": True}, False),
+        ({"model_type": "qwen3_moe"}, False),
+        ({}, False),
+    ],
+)
+def test_only_models_whose_layers_are_all_alike_have_a_shape(
+    tmp_path: Path, changes: dict[str, object], is_known: bool
+) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({**TINY, **changes}))
+    assert (ModelShape.of_folder(tmp_path) is not None) == is_known
