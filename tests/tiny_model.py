@@ -48,14 +48,15 @@ def make_tiny_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def make_tiny_model(
-    folder: str | Path, seed: int = 0, *, hidden_size: int = 32, tie_word_embeddings: bool = True
+    folder: str | Path, seed: int = 0, *, hidden_size: int = 32, num_heads: int = 4, tie_word_embeddings: bool = True
 ) -> Path:
-    """Write a random Llama (2 layers, 4 heads, 2 key/value heads, about 20k parameters) and its tokenizer.
+    """Write a random Llama (2 layers, 2 key/value heads, about 20k parameters) and its tokenizer.
 
     Args:
         folder: Created if missing.
         seed: Seed of the weights; the caller's random state is left alone.
-        hidden_size: Width; a multiple of 8.
+        hidden_size: Width; a multiple of twice the heads.
+        num_heads: Query heads; even.
         tie_word_embeddings: Share the embedding with the LM head.
 
     Returns:
@@ -68,7 +69,7 @@ def make_tiny_model(
         hidden_size=hidden_size,
         intermediate_size=2 * hidden_size,
         num_hidden_layers=2,
-        num_attention_heads=4,
+        num_attention_heads=num_heads,
         num_key_value_heads=2,
         max_position_embeddings=512,
         tie_word_embeddings=tie_word_embeddings,

@@ -144,6 +144,7 @@ class LocalRank:
     """One rank as a worker group: calls happen here and now."""
 
     worker: ModelWorker
+    size: int = 1
 
     async def call_each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call the worker with the arguments of the only rank."""

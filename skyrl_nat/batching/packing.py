@@ -37,7 +37,7 @@ def pack(
     Args:
         samples: All samples of one optimizer step.
         token_weights: One per sample, from `algorithms.reduction`.
-        num_ranks: Data-parallel ranks, >= 1.
+        num_ranks: Data-parallel ranks, >= 1; ranks that share micro-batches count as one.
         token_budget: Computed tokens of one micro-batch at most.
 
     Raises:

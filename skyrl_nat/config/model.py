@@ -68,6 +68,10 @@ class ModelConfig:
     keeps them between the two: faster, for the memory of the whole model in `compute_dtype`."""
     offload: Offload = Offload.none
     """What waits in page-locked host memory between the training phases of a colocated run."""
+    sequence_parallel_size: int = 1
+    """Neighbouring policy ranks that compute each micro-batch together, each a slice of its tokens and a part of the
+    attention heads (Ulysses), so that rollouts fit which are too long for one rank; divides `cluster.num_policy_ranks`
+    and the model's query heads. `trainer.micro_batch_tokens` is then the budget of these ranks together."""
     compile: bool = False
     """Compile each decoder layer, and what is done to the logits, with torch.compile; for GPUs."""
     logprob_chunk_tokens: int = 1024
@@ -80,6 +84,7 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         require_finite(self, "model")
+        require_positive(self, "model", "sequence_parallel_size")
         require(bool(self.path.strip()), "model.path", "name a model", self.path, "Give a folder or a hub id.")
         require(
             self.activation_checkpointing or not self.activation_offload,

@@ -32,7 +32,8 @@ class TrainerConfig:
     updates_per_batch: int = 1
     """Optimizer steps on one batch; its groups are split evenly among them."""
     micro_batch_tokens: int = 16384
-    """Packed tokens of one forward and backward pass on one rank; at least `rollout.max_total_tokens`."""
+    """Packed tokens of one forward and backward pass on one rank, or on the `model.sequence_parallel_size` ranks that
+    share them; at least `rollout.max_total_tokens`."""
     staleness: int = 0
     """Batches that rollouts may run ahead of the trainer; 0 is strictly on-policy."""
     min_valid_rollouts: int = 2
@@ -125,6 +126,13 @@ class RunConfig:
             f"be >= rollout.max_total_tokens ({self.rollout.max_total_tokens})",
             trainer.micro_batch_tokens,
             "One rollout must fit a micro-batch: raise the one or lower the other.",
+        )
+        require(
+            self.cluster.num_policy_ranks % self.model.sequence_parallel_size == 0,
+            "model.sequence_parallel_size",
+            f"divide cluster.num_policy_ranks ({self.cluster.num_policy_ranks})",
+            self.model.sequence_parallel_size,
+            "That many ranks share each micro-batch: change one of the two.",
         )
         self._check_algorithm()
 
@@ -282,6 +290,11 @@ class RunConfig:
         """Folder of this run, absolute."""
         return (Path(self.root_dir) / self.name).expanduser().resolve()
 
+    @property
+    def data_parallel_size(self) -> int:
+        """Micro-batches that are computed at the same time."""
+        return self.cluster.num_policy_ranks // self.model.sequence_parallel_size
+
     def total_steps(self, num_tasks: int) -> int:
         """Return the number of batches of the run, given the number of training tasks."""
         if self.trainer.steps:
@@ -301,6 +314,7 @@ class RunConfig:
             "tasks per optimizer step": trainer.tasks_per_step // trainer.updates_per_batch,
             "micro-batch token budget": trainer.micro_batch_tokens,
             "policy ranks": self.cluster.num_policy_ranks,
+            "policy ranks per micro-batch": self.model.sequence_parallel_size,
             "staleness bound": trainer.staleness,
             "turns per rollout at most": self.rollout.max_turns,
             "tokens per rollout at most": self.rollout.max_total_tokens,

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 from skyrl_nat.algorithms.coefficients import adapted_entropy_coefficient, adapted_kl_coefficient
 from skyrl_nat.algorithms.reduction import REDUCTIONS, ReductionWeights
@@ -22,7 +22,7 @@ from skyrl_nat.weight_sync.base import WorkerCalls
 from skyrl_nat.workers.objective import StepConstants
 
 Grid = list[list[MicroBatch]]
-"""`[rank][k]`: the micro-batches of one optimizer step."""
+"""`[row][k]`: the micro-batches of one optimizer step; a row belongs to one rank, or to ranks that share it."""
 
 
 @dataclass(slots=True)
@@ -102,8 +102,8 @@ async def update_policy(run: Trained, groups: Sequence[RolloutGroup]) -> dict[st
     results = []
     for part, grid, (_, denominator) in zip(parts, grids, reductions, strict=True):
         constants = await _constants(run, part, denominator)
-        per_rank = await run.policy.call_each("train", [(row, constants) for row in grid])
-        results.append(per_rank[0])
+        per_row = await call_per_row(run.policy, "train", [(row, constants) for row in grid])
+        results.append(per_row[0])
     metrics = _mean_metrics(results) | shaping | _batch_metrics(groups, samples, algorithm)
     metrics |= pack_metrics(micro_batches)
     metrics["batch/num_sampled_tokens"] = float(sum(_num_to_train(group, algorithm) for group in used))
@@ -117,6 +117,22 @@ async def update_policy(run: Trained, groups: Sequence[RolloutGroup]) -> dict[st
     if results:
         run.coefficients.adapt(metrics, algorithm, num_rollouts=len({sample.rollout_id for sample in samples}))
     return metrics
+
+
+async def call_per_row(workers: WorkerCalls, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
+    """Call a method on all ranks, those that share a row with the same arguments.
+
+    Args:
+        workers: A multiple of the rows.
+        method: Returns the same on ranks that share a row.
+        arguments: One tuple per row.
+
+    Returns:
+        One result per row.
+    """
+    size = workers.size // len(arguments)
+    results = await workers.call_each(method, [row for row in arguments for _ in range(size)])
+    return results[::size]
 
 
 def samples_of(groups: Sequence[RolloutGroup], config: RunConfig) -> list[TrainingSample]:
@@ -157,7 +173,7 @@ def _pack(samples: Sequence[TrainingSample], weights: Sequence[float], config: R
     return pack(
         samples,
         weights,
-        num_ranks=config.cluster.num_policy_ranks,
+        num_ranks=config.data_parallel_size,
         token_budget=config.trainer.micro_batch_tokens,
     )
 
@@ -190,7 +206,7 @@ async def _constants(run: Trained, samples: Sequence[TrainingSample], denominato
 
 
 async def _attach(workers: WorkerCalls, grid: Grid, field: Literal["old_logprobs", "ref_logprobs"]) -> None:
-    computed = await workers.call_each("compute_logprobs", [(row,) for row in grid])
+    computed = await call_per_row(workers, "compute_logprobs", [(row,) for row in grid])
     for row, logprobs in zip(grid, computed, strict=True):
         attach_logprobs(row, logprobs, field)
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from skyrl_nat.batching.packing import pack, unpack_per_sample
+from skyrl_nat.controller.update import call_per_row
 from skyrl_nat.doctor.check import Check, at_most, equal, none_of
 from skyrl_nat.types import Completion, TrainingSample
 from skyrl_nat.weight_sync.base import WorkerCalls
@@ -43,7 +44,7 @@ async def trainer_logprobs(
 ) -> dict[str, Tensor]:
     """Return the trainer's log-probs per sample id, computed in its own layout."""
     grid = pack(samples, [1.0] * len(samples), num_ranks=num_ranks, token_budget=token_budget)
-    rows = await policy.call_each("compute_logprobs", [(row,) for row in grid])
+    rows = await call_per_row(policy, "compute_logprobs", [(row,) for row in grid])
     found: dict[str, Tensor] = {}
     for row, values in zip(grid, rows, strict=True):
         found |= unpack_per_sample(row, values)

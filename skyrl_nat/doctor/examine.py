@@ -73,7 +73,7 @@ async def _answer(run: Run, prompt: list[int], temperature: float, seed: int) ->
 async def _compare(run: Run, answers: list[Played]) -> list[Check]:
     """Return the checks of the trainer against the engine and against itself."""
     config = run.config
-    layout = {"num_ranks": config.cluster.num_policy_ranks, "token_budget": config.trainer.micro_batch_tokens}
+    layout = {"num_ranks": config.data_parallel_size, "token_budget": config.trainer.micro_batch_tokens}
     samples = [answer.sample(f"a{number}") for number, answer in enumerate(answers)]
     together = await trainer_logprobs(run.policy, samples, **layout)
     again = await trainer_logprobs(run.policy, samples, **layout)

@@ -1,6 +1,6 @@
 """Causal attention over packed rows, plugged into transformers.
 
-Legend: N packed tokens, U of them computed, B sequences.
+Legend: N packed tokens, U of them computed, B sequences, S ranks that share them (`sequence_parallel`).
 
 Transformers hands an attention function no sequence borders unless asked: with a mask or a cache, packed
 rows silently attend across samples. So ours takes the borders from the caller and builds no mask.
@@ -19,6 +19,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PretrainedC
 
 from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.errors import ConfigError
+from skyrl_nat.workers.sequence_parallel import ALONE, SequenceRanks
 
 PACKED_ATTENTION = "skyrl_nat_packed"
 """Value of `attn_implementation`."""
@@ -69,20 +70,30 @@ class PackedRows:
     """`[B + 1]` int32, `key_borders` on the device."""
     source: Tensor | None
     """`[N]` int64: the computed token that stands for each; None if all are computed."""
+    ranks: SequenceRanks
+    """Who shares the tokens."""
 
     @classmethod
-    def of(cls, micro_batch: MicroBatch) -> Self:
-        """Return the rows of a micro-batch, on its device."""
-        query_borders = tuple(micro_batch.cu_computed.tolist())
-        key_borders = tuple(micro_batch.cu_seqlens.tolist())
+    def of(cls, micro_batch: MicroBatch, ranks: SequenceRanks = ALONE) -> Self:
+        """Return the rows of a micro-batch, on its device; tokens that fill up the ranks' slices are one row more."""
+        cu_queries, cu_keys = micro_batch.cu_computed, micro_batch.cu_seqlens
+        num_computed = micro_batch.num_computed
+        source = micro_batch.source if num_computed < micro_batch.num_tokens else None
+        if padding := ranks.padding(num_computed):
+            cu_queries, cu_keys = (torch.cat([cu, cu[-1:] + padding]) for cu in (cu_queries, cu_keys))
+            if source is not None:
+                fill = torch.arange(num_computed, num_computed + padding, device=source.device)
+                source = torch.cat([source, fill])
+        query_borders, key_borders = tuple(cu_queries.tolist()), tuple(cu_keys.tolist())
         return cls(
             query_borders=query_borders,
             key_borders=key_borders,
             max_queries=_longest(query_borders),
             max_keys=_longest(key_borders),
-            cu_queries=micro_batch.cu_computed,
-            cu_keys=micro_batch.cu_seqlens,
-            source=micro_batch.source if micro_batch.num_computed < micro_batch.num_tokens else None,
+            cu_queries=cu_queries,
+            cu_keys=cu_keys,
+            source=source,
+            ranks=ranks,
         )
 
 
@@ -100,15 +111,15 @@ def packed_attention(
 
     Args:
         module: The attention layer; not used.
-        query: `[1, heads, U, head_dim]`.
-        key: `[1, kv_heads, U, head_dim]`.
-        value: `[1, kv_heads, U, head_dim]`.
+        query: `[1, heads, U / S, head_dim]`, this rank's tokens.
+        key: `[1, kv_heads, U / S, head_dim]`.
+        value: `[1, kv_heads, U / S, head_dim]`.
         attention_mask: None always.
         scaling: Factor of the scores; None means 1 / sqrt(head_dim).
         **kwargs: `rows`, the `PackedRows`.
 
     Returns:
-        `[1, U, heads, head_dim]`, and None for the weights.
+        `[1, U / S, heads, head_dim]`, and None for the weights.
 
     Raises:
         ConfigError: Rows are missing or a mask was built.
@@ -120,13 +131,13 @@ def packed_attention(
             "packed attention must be called with the rows' borders and without a mask, got "
             f"rows={rows is not None}, mask={attention_mask is not None}. Call the model through PackedCausalLM."
         )
+    query, key, value = (rows.ranks.to_heads(t) for t in (query, key, value))
     if rows.source is not None:
         # The keys of an equal beginning are those of the sequence that computed it.
         key, value = (t.index_select(2, rows.source) for t in (key, value))
     # The flash kernel takes half-precision only; fp32 on a GPU is for tests.
-    if query.is_cuda and query.dtype is not torch.float32:
-        return _varlen(query, key, value, rows, scaling), None
-    return _per_sequence(query, key, value, rows, scaling), None  # pyright: ignore[reportCallIssue] - see its decorator
+    attend = _varlen if query.is_cuda and query.dtype is not torch.float32 else _per_sequence
+    return rows.ranks.to_tokens(attend(query, key, value, rows, scaling)), None
 
 
 def _longest(borders: tuple[int, ...]) -> int:

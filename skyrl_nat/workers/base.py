@@ -19,6 +19,7 @@ from skyrl_nat.monitoring.usage import Activity, ActivityLog, Usage
 from skyrl_nat.workers import process_group
 from skyrl_nat.workers.model import PackedCausalLM, build_packed_model, load_weights, reshard, shard
 from skyrl_nat.workers.offload import HostMemory, timed
+from skyrl_nat.workers.sequence_parallel import join_sequence_ranks
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -125,6 +126,7 @@ class ModelWorker:
             temperature=self.temperature,
             is_trainable=self.is_trainable,
         )
+        module.ranks = join_sequence_ranks(self.model_config.sequence_parallel_size)
         count = sum(parameter.numel() for parameter in module.parameters())
         shard(module, process_group.data_parallel_mesh(self.device_type, self.num_replicas), self.model_config)
         load_weights(module, path, self.device)
@@ -136,7 +138,7 @@ class ModelWorker:
         """Return the log-probs of the loss tokens without gradients; all ranks call this together.
 
         Args:
-            micro_batches: This rank's row of the grid; every rank has the same number.
+            micro_batches: This rank's row of the grid, the same on ranks that share it; every rank has the same number.
 
         Returns:
             One `[N]` fp32 CPU tensor per micro-batch, 0 where masked.

@@ -1,6 +1,6 @@
 """The model in training: built without memory, then adapters, activation checkpointing, FSDP2, weights, in that order.
 
-Legend: N packed tokens, U computed ones, B sequences.
+Legend: N packed tokens, U computed ones, B sequences, S ranks that share them (`sequence_parallel`).
 """
 
 from collections.abc import Iterator
@@ -21,6 +21,7 @@ from skyrl_nat.errors import ConfigError
 from skyrl_nat.workers import attention, lora
 from skyrl_nat.workers.logprobs import HeadOptions, token_logprobs
 from skyrl_nat.workers.process_group import full_tensor
+from skyrl_nat.workers.sequence_parallel import ALONE, check_heads
 from skyrl_nat.workers.weight_files import fill
 
 PREFIX = "causal_lm."
@@ -45,6 +46,8 @@ class PackedCausalLM(nn.Module):
         self.causal_lm = causal_lm
         self.head = head
         self.offloads_activations = offloads_activations
+        self.ranks = ALONE
+        """Who shares the tokens of each micro-batch with this rank."""
 
     def forward(
         self,
@@ -69,24 +72,29 @@ class PackedCausalLM(nn.Module):
             Two `[N]` fp32 tensors aligned with the tokens, 0 where masked.
         """
         decoder = self.causal_lm.model
+        mine = self.ranks.slice_of(computed)
         # The head is left out: what it saves is mostly its weight.
         with save_on_cpu(pin_memory=token_ids.is_cuda) if self.offloads_activations else nullcontext():
             hidden = decoder(  # type: ignore[operator]
-                input_ids=token_ids[computed][None],
-                position_ids=position_ids[computed][None],
+                input_ids=token_ids[mine][None],
+                position_ids=position_ids[mine][None],
                 attention_mask=None,
                 use_cache=False,
                 rows=rows,
             ).last_hidden_state[0]
-        places = loss_mask.nonzero()[:, 0]
+        # Where the token before each lies in this rank's slice; the first of all is never in the loss.
+        before = source.roll(1) - self.ranks.rank * mine.numel()
+        places = (loss_mask & (before >= 0) & (before < mine.numel())).nonzero()[:, 0]
         logprobs, entropies = token_logprobs(
-            hidden[source[places - 1]],
+            hidden[before[places]],
             self.causal_lm.lm_head.weight,  # type: ignore[union-attr, arg-type]
             token_ids[places],
             self.head,
         )
         empty = torch.zeros(token_ids.numel(), dtype=torch.float32, device=token_ids.device)
-        return empty.index_put((places,), logprobs), empty.index_put((places,), entropies)
+        own = (empty.index_put((places,), values) for values in (logprobs, entropies))
+        found, spread = (self.ranks.whole(values) for values in own)
+        return found, spread
 
     def score(self, micro_batch: MicroBatch) -> tuple[Tensor, Tensor]:
         """Call the module on a micro-batch that lies on its device; see `forward`."""
@@ -96,7 +104,7 @@ class PackedCausalLM(nn.Module):
             loss_mask=micro_batch.loss_mask,
             computed=micro_batch.computed,
             source=micro_batch.source,
-            rows=attention.PackedRows.of(micro_batch),
+            rows=attention.PackedRows.of(micro_batch, self.ranks),
         )
 
 
@@ -113,6 +121,7 @@ def empty_causal_lm(path: Path, config: ModelConfig) -> PreTrainedModel:
     attention.register()
     hf_config = AutoConfig.from_pretrained(path, trust_remote_code=config.trust_remote_code)
     attention.check_supported(hf_config)
+    check_heads(hf_config, config.sequence_parallel_size)
     _check_head(hf_config)
     for name, value in vars(hf_config).items():
         if name.endswith(_DROPOUT_NAMES) and value:

@@ -113,7 +113,7 @@ class PolicyWorker(ModelWorker):
         and schedule as they are.
 
         Args:
-            micro_batches: This rank's row of the grid; every rank has the same number.
+            micro_batches: This rank's row of the grid, the same on ranks that share it; every rank has the same number.
             constants: Of this step, the same on every rank.
 
         Returns:
@@ -144,6 +144,8 @@ class PolicyWorker(ModelWorker):
                 self.num_steps += 1
             self.optimizer.zero_grad(set_to_none=True)
         dist.all_reduce(sums)
+        # Ranks that share a row have each counted all of it.
+        sums /= self.module.ranks.size
         dist.all_reduce(peaks, op=dist.ReduceOp.MAX)
         metrics = named_metrics(sums, peaks, denominator)
         metrics |= {

@@ -75,10 +75,12 @@ def test_on_policy_ratio_is_one_and_nothing_is_clipped(four_steps):
         assert entry["rollout/staleness/max"] == 0
 
 
-def test_two_ranks_give_the_loss_of_one(folder, four_steps):
-    """Row 2: same rollouts, same loss and gradient on any number of ranks."""
-    small_run.run(folder, "name=ranks", "trainer.steps=4", "cluster.num_policy_ranks=2", *EXACT)
-    for one, two in zip(four_steps, small_run.metrics(folder, "ranks"), strict=True):
+@pytest.mark.parametrize("shared", [1, 2])
+def test_two_ranks_give_the_loss_of_one(folder, four_steps, shared):
+    """Row 2: same rollouts, same loss and gradient on any number of ranks, which may share micro-batches."""
+    name, sharing = f"ranks{shared}", f"model.sequence_parallel_size={shared}"
+    small_run.run(folder, f"name={name}", "trainer.steps=4", "cluster.num_policy_ranks=2", sharing, *EXACT)
+    for one, two in zip(four_steps, small_run.metrics(folder, name), strict=True):
         assert one["rollout/reward/mean"] == two["rollout/reward/mean"]
         for name in ("loss/grad_norm", "loss/entropy"):
             assert math.isclose(one[name], two[name], rel_tol=1e-5), (one["step"], name)

@@ -54,6 +54,11 @@ def test_agenthands_h100x8_is_what_its_name_says():
         ("trainer.rollouts_per_task=1", "trainer.min_valid_rollouts must be <= trainer.rollouts_per_task (1)"),
         ("trainer.updates_per_batch=3", "trainer.tasks_per_step must be a multiple of trainer.updates_per_batch (3)"),
         ("trainer.micro_batch_tokens=100", "trainer.micro_batch_tokens must be >= rollout.max_total_tokens"),
+        (
+            "model.sequence_parallel_size=2",
+            "model.sequence_parallel_size must divide cluster.num_policy_ranks (1), got 2",
+        ),
+        ("model.sequence_parallel_size=0", "model.sequence_parallel_size must be > 0, got 0"),
         ("rollout.max_new_tokens=9000", "rollout.max_new_tokens must be < rollout.max_total_tokens (8192), got 9000"),
         ("weight_sync=gloo", "weight_sync.transport must be host with engine.kind=hf"),
         ("engine.adapters=separate", "engine.adapters must be merged with engine.kind=hf"),

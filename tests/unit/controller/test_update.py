@@ -109,6 +109,20 @@ def test_denominator_is_that_of_all_ranks_and_micro_batches():
     assert len({len(row) for row, _ in arguments}) == 1, "every rank has the same number of micro-batches"
 
 
+def test_ranks_that_share_a_row_get_the_same_one_and_their_answers_count_once():
+    groups = [group(0, [1.0, 0.0], sampled=1), group(1, [1.0, 0.0], sampled=9)]
+    run, _ = run_update(
+        groups, "model.sequence_parallel_size=2", "algorithm.old_logprobs=recompute", ranks=4, has_reference=True
+    )
+    (arguments,) = run.policy.of("train")
+    rows = [[m.sample_ids for m in row] for row, _ in arguments]
+    assert rows[0] == rows[1] != rows[2] == rows[3]
+    assert sorted(name for row in rows[::2] for ids in row for name in ids) == ["0-0", "0-1", "1-0", "1-1"]
+    for row, constants in arguments:
+        assert constants.denominator == 20.0
+        assert all(bool((m.old_logprobs == -2).all()) and bool((m.ref_logprobs == -2).all()) for m in row)
+
+
 def test_single_update_needs_no_second_forward_pass():
     run, _ = run_update([group(0, [1.0, 0.0])])
     assert run.policy.of("compute_logprobs") == []
