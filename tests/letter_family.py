@@ -57,13 +57,13 @@ def open_family(config: EnvironmentConfig) -> Family:
     )
 
 
-def write_letter_tasks(folder: Path) -> list[str]:
+def write_letter_tasks(folder: Path, name: str = NAME) -> list[str]:
     """Write train and held-out files; returns the overrides that name them."""
     for split, letters in (("train", LETTERS[:6]), ("validation", LETTERS[6:])):
-        tasks = [Task(task_id=f"say_{letter}", family=NAME, payload={"letter": letter}) for letter in letters]
+        tasks = [Task(task_id=f"say_{letter}", family=name, payload={"letter": letter}) for letter in letters]
         write_tasks(tasks, folder / f"{split}.parquet")
     return [
-        f"environment.family='{NAME}'",
+        f"environment.family='{name}'",
         f"environment.train_files=[{folder / 'train.parquet'}]",
         f"environment.validation_files=[{folder / 'validation.parquet'}]",
     ]

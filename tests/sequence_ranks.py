@@ -1,18 +1,17 @@
 """Spawned policy ranks that share micro-batches, and the one rank that they must equal."""
 
-import multiprocessing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-import torch.multiprocessing as mp
-from policy_ranks import PRELOADED, RECOMPUTE, free_port, make_grid, make_samples, make_worker
+from policy_ranks import RECOMPUTE, free_port, make_grid, make_samples, make_worker, spawn_ranks
 
 from skyrl_nat.batching.packing import attach_logprobs, build_micro_batch, unpack_per_sample
 from skyrl_nat.config.algorithm import PolicyLoss
 from skyrl_nat.config.model import ModelConfig
-from skyrl_nat.workers.model import PackedCausalLM, build_packed_model
+from skyrl_nat.workers import process_group
+from skyrl_nat.workers.model import PackedCausalLM, build_packed_model, load_weights
 from skyrl_nat.workers.policy import PolicyWorker
 from skyrl_nat.workers.sequence_parallel import ALONE, SequenceRanks
 
@@ -31,6 +30,18 @@ class Case:
     num_samples: int = 6
     """Of `make_samples`; with one sample, all data rows but one have nothing but a filler of two tokens."""
     budget: int = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """Ranks of one model."""
+
+    model: Path
+    num_ranks: int
+    size: int
+    """Ranks that share a micro-batch."""
+    num_replicas: int = 1
+    device: str = "cpu"
 
 
 CASES = {
@@ -104,32 +115,29 @@ def saved_bytes(module: PackedCausalLM) -> int:
 def _compare_memory(folder: Path, ranks: SequenceRanks) -> tuple[int, int]:
     """Return the saved bytes of a rank alone and of one that shares the sequence."""
     module = build_packed_model(folder, ModelConfig(), temperature=1.0, is_trainable=True)
+    load_weights(module, folder, torch.device("cpu"))
     alone = saved_bytes(module)
     module.ranks = ranks
     return alone, saved_bytes(module)
 
 
-def _rank_main(
-    rank: int, world_size: int, port: int, model: str, out: str, size: int, device: str, cases: dict[str, Case]
-) -> None:
+def _rank_main(rank: int, world_size: int, port: int, layout: Layout, cases: dict[str, Case], out: str) -> None:
     torch.set_num_threads(1)
     results: dict[str, Any] = {}
-    ranks = ALONE
+    size, ranks = layout.size, ALONE
+    place = {"rank": rank, "world_size": world_size, "port": port, "num_replicas": layout.num_replicas}
     for name, case in cases.items():
-        worker = make_rank(Path(model), case, size, rank=rank, world_size=world_size, port=port, device=device)
+        worker = make_rank(layout.model, case, size, device=layout.device, **place)
         results[name] = play(worker, case, num_rows=world_size // size, row=rank // size)
         ranks = worker.module.ranks
-    if device == "cpu":
-        results["saved_bytes"] = _compare_memory(Path(model), ranks)
+    if layout.device == "cpu":
+        results["saved_bytes"] = _compare_memory(layout.model, ranks)
     torch.save(results, Path(out) / f"rank{rank}.pt")
-    worker.close()
+    process_group.destroy_group()
 
 
-def run_sequence_ranks(
-    world_size: int, size: int, model: Path, out: Path, cases: dict[str, Case], device: str = "cpu"
-) -> list[dict[str, Any]]:
+def run_sequence_ranks(layout: Layout, cases: dict[str, Case], out: Path) -> list[dict[str, Any]]:
     """Return what each of the spawned ranks found in `play`, by name of the case."""
-    arguments = (world_size, free_port(), str(model), str(out), size, device, cases)
-    multiprocessing.get_context("forkserver").set_forkserver_preload(PRELOADED)
-    mp.start_processes(_rank_main, arguments, nprocs=world_size, start_method="forkserver")
-    return [torch.load(out / f"rank{rank}.pt", map_location="cpu") for rank in range(world_size)]
+    out.mkdir(exist_ok=True)
+    spawn_ranks(_rank_main, layout.num_ranks, free_port(), layout, cases, str(out))
+    return [torch.load(out / f"rank{rank}.pt", map_location="cpu") for rank in range(layout.num_ranks)]

@@ -36,18 +36,20 @@ class BusyClock(ActivityLog):
 
     async def follow(self, request: GenerationRequest, answer: Awaitable[Completion]) -> Completion:
         """Await an answer; the engine is busy until it comes, or the request fails."""
-        num_prompt = len(request.prompt_token_ids)
         self._advance()
         self._num_in_flight += 1
-        self._count(num_prompt_tokens=num_prompt)
         try:
             completion = await answer
         finally:
             self._advance()
             self._num_in_flight -= 1
-        num = len(completion.token_ids)
+        num_prompt, num = len(request.prompt_token_ids), len(completion.token_ids)
         # The first token comes after the prompt, the last one after all the others.
-        self._count(num_completion_tokens=num, num_context_tokens=num * num_prompt + num * (num - 1) // 2)
+        self._count(
+            num_prompt_tokens=num_prompt,
+            num_completion_tokens=num,
+            num_context_tokens=num * num_prompt + num * (num - 1) // 2,
+        )
         return completion
 
     async def moving_memory(self, move: Awaitable[T]) -> T:

@@ -204,8 +204,8 @@ class VllmEngine:
         if self._is_cpu:
             return
         # The frozen weights are never pushed, so they are kept (level 1) in host memory.
-        level = 1 if self._lora else 2
-        await self._lifecycle.clock.moving_memory(self._llm.sleep(level=level, mode="keep"))
+        asleep = self._llm.sleep(level=1 if self._lora else 2, mode="keep")
+        await self._lifecycle.clock.moving_memory(asleep)
         self._lifecycle.memory = Memory.NONE
         self._lifecycle.fault = "weights were given back by sleep()"
 

@@ -37,9 +37,8 @@ class Usage:
     card: str = ""
     """Name of the GPU as its driver says it; empty on CPUs and where the process does not know."""
     num_prompt_tokens: int = 0
-    """Of the requests that began."""
+    """Of the requests that were answered, as the two below."""
     num_completion_tokens: int = 0
-    """Of the requests that ended."""
     num_context_tokens: int = 0
     """Tokens whose keys and values were read: for each sampled token, all that come before it."""
     request_s: float = 0.0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from sequence_ranks import Case, run_sequence_ranks
+from sequence_ranks import Case, Layout, run_sequence_ranks
 from tiny_model import make_tiny_model
 
 from skyrl_nat.config.model import Dtype
@@ -16,11 +16,9 @@ HALF = {"compute_dtype": Dtype.bfloat16, "activation_checkpointing": True}
 def test_two_gpus_that_share_micro_batches_train_like_one(tmp_path: Path) -> None:
     """Through variable-length attention with equal beginnings; both round to bfloat16, perhaps in another order."""
     model = make_tiny_model(tmp_path / "model", hidden_size=256)
-    cases = {"grpo": Case(model=HALF), "one_micro_batch": Case(model=HALF, budget=200)}
-    for size in (1, 2):
-        (tmp_path / str(size)).mkdir()
-    (one,) = run_sequence_ranks(1, 1, model, tmp_path / "1", cases, device="cuda")
-    first, second = run_sequence_ranks(2, 2, model, tmp_path / "2", cases, device="cuda")
+    cases = {"grpo": Case(model=HALF), "compiled": Case(model=HALF | {"compile": True}, budget=200)}
+    layouts = [Layout(model=model, num_ranks=size, size=size, device="cuda") for size in (1, 2)]
+    (one,), (first, second) = [run_sequence_ranks(layout, cases, tmp_path / str(layout.size)) for layout in layouts]
     for name in cases:
         assert first[name]["metrics"] == second[name]["metrics"]
         for rank in (first, second):

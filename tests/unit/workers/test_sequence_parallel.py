@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 from policy_ranks import make_worker
-from sequence_ranks import CASES, make_rank, play, run_sequence_ranks
+from sequence_ranks import CASES, Layout, make_rank, play, run_sequence_ranks
 from tiny_model import make_tiny_model
 
 from skyrl_nat.batching.packing import build_micro_batch, filler_micro_batch
@@ -35,20 +35,22 @@ def one_rank(model_of: Callable[[int], Path]) -> Callable[[int], Found]:
 
 
 @pytest.mark.parametrize(
-    ("world_size", "size", "heads"),
-    [(2, 2, 4), (4, 2, 4), (4, 4, 4), (3, 3, 6)],
-    ids=["all", "two_rows", "more_ranks_than_key_heads", "key_heads_that_do_not_divide"],
+    ("num_ranks", "size", "heads", "num_replicas"),
+    [(2, 2, 4, 1), (4, 2, 4, 2), (4, 4, 4, 1), (3, 3, 6, 1)],
+    ids=["all", "two_rows_and_two_copies", "more_ranks_than_key_heads", "key_heads_that_do_not_divide"],
 )
 def test_ranks_that_share_micro_batches_train_like_one(
-    world_size: int,
+    num_ranks: int,
     size: int,
     heads: int,
+    num_replicas: int,
     model_of: Callable[[int], Path],
     one_rank: Callable[[int], Found],
     tmp_path: Path,
 ) -> None:
-    """Log-probs, loss, gradient norm, every metric of two steps, the weights after them, and what it saves."""
-    ranks = run_sequence_ranks(world_size, size, model_of(heads), tmp_path, CASES)
+    """Row 2: log-probs, loss, gradient norm, every metric of two steps, the weights after them, and what it saves."""
+    layout = Layout(model=model_of(heads), num_ranks=num_ranks, size=size, num_replicas=num_replicas)
+    ranks = run_sequence_ranks(layout, CASES, tmp_path)
     for name, expected in one_rank(heads).items():
         logprobs: dict[str, torch.Tensor] = {}
         for found in (rank[name] for rank in ranks):
