@@ -19,7 +19,7 @@ from transformers import AttentionInterface, AttentionMaskInterface, PretrainedC
 
 from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.errors import ConfigError
-from skyrl_nat.workers.sequence_parallel import ALONE, SequenceRanks
+from skyrl_nat.workers.sequence_parallel import ALONE, SequenceRanks, not_compiled
 
 PACKED_ATTENTION = "skyrl_nat_packed"
 """Value of `attn_implementation`."""
@@ -144,8 +144,8 @@ def _longest(borders: tuple[int, ...]) -> int:
     return max(end - start for start, end in pairwise(borders))
 
 
-# Compiled layers call it as it is: borders differ from batch to batch, and must not be compiled in.
-@torch.compiler.disable
+# Borders differ from batch to batch, and must not be compiled in.
+@not_compiled
 def _per_sequence(query: Tensor, key: Tensor, value: Tensor, rows: PackedRows, scaling: float | None) -> Tensor:
     """Run one fused attention call per sequence."""
     repeats = query.shape[1] // key.shape[1]

@@ -7,8 +7,9 @@ so that whatever else is kept for the backward pass is 1 / S as long (Ulysses, a
 """
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -17,6 +18,8 @@ from torch.nn.functional import pad
 from transformers import PretrainedConfig
 
 from skyrl_nat.errors import ConfigError
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +117,12 @@ def check_heads(config: PretrainedConfig, size: int) -> None:
         )
 
 
-# Compiled layers call it as it is.
-@torch.compiler.disable
+def not_compiled(function: F) -> F:
+    """Return a function that compiled layers call as it is."""
+    return torch.compiler.disable(function)  # type: ignore[return-value]
+
+
+@not_compiled
 def _exchanged(tensor: Tensor, ranks: SequenceRanks) -> Tensor:
     """Give every rank its part along dimension 1, and put together along dimension 2 what comes from the ranks."""
     return _Exchange.apply(tensor, ranks)  # type: ignore[return-value]
