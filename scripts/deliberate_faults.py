@@ -173,7 +173,7 @@ TRAINER_FAULTS = [
         ("another-ranks-rows", "mesh.get_local_rank(dimension), size)", "0, size)"),
         ("tied-tensors-not-compared", "for other in others:", "for other in ():")),
     *in_file("workers/process_group.py", "workers/test_sharding.py",
-        ("copies-across-nodes", ".view(size // num_replicas, num_replicas).T", ".view(num_replicas, -1)")),
+        ("copies-swapped", "(num_replicas, size // num_replicas)", "(size // num_replicas, num_replicas)")),
     *in_file("workers/offload.py", "workers/test_offload.py",
         ("memory-not-freed", "storage.resize_(0)", "storage.nbytes()"),
         ("values-not-brought-back", "_bytes_of(storage).copy_(host, non_blocking=True)", "_bytes_of(storage).zero_()"),

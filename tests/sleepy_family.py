@@ -10,7 +10,7 @@ from skyrl_nat.environments.family import Family
 
 NAME = "sleepy_family:open_family"
 SLEEP_S = 0.5
-"""Of each of a rollout's two turns."""
+"""Of every turn; a rollout whose first one is cut has no second."""
 
 
 class SleepyEnv(LetterEnv):

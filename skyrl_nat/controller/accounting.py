@@ -124,7 +124,7 @@ class StepAccountant:
         total = 0.0
         for one in engines:
             busy_s = sum(end - start for activity, start, end in one.intervals if activity is Activity.ROLLOUT)
-            if busy_s > 0:
+            if busy_s > 0 and one.request_s > 0:
                 batch = min(one.request_s / busy_s, engine.max_num_seqs)
                 total += self._shape.decode_bytes(
                     num_steps=one.num_completion_tokens / batch,

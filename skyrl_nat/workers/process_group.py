@@ -74,7 +74,8 @@ def rank_device(device: str) -> torch.device:
 def data_parallel_mesh(device: str, num_replicas: int = 1) -> DeviceMesh:
     """Return the mesh over all ranks: one dimension, or `[copies, ranks of a copy]`.
 
-    Ranks are dealt out to nodes in turn, and so they are to copies: with as many copies as nodes each is in one node.
+    A copy is of neighbouring ranks, which fill one node's GPUs before the next: with as many copies as nodes each is in
+    one node.
 
     Args:
         device: `cpu` or `cuda`.
@@ -83,8 +84,7 @@ def data_parallel_mesh(device: str, num_replicas: int = 1) -> DeviceMesh:
     size = dist.get_world_size()
     if num_replicas == 1:
         return init_device_mesh(device, (size,), mesh_dim_names=("data",))
-    ranks = torch.arange(size).view(size // num_replicas, num_replicas).T
-    return DeviceMesh(device, ranks, mesh_dim_names=("replicate", "shard"))
+    return init_device_mesh(device, (num_replicas, size // num_replicas), mesh_dim_names=("replicate", "shard"))
 
 
 def full_tensor(tensor: Tensor) -> Tensor:

@@ -28,8 +28,9 @@ def test_nearly_all_memory_is_free_while_away_and_training_goes_on_alike(tmp_pat
             if is_away:
                 torch._C._cuda_clearCublasWorkspaces()  # some 64 MiB, which are nobody's tensors
                 assert torch.cuda.memory_allocated() > 2.9 * size
+                before = torch.cuda.memory_allocated()
                 worker.offload(Offload.optimizer)
-                assert torch.cuda.memory_allocated() < 1.5 * size
+                assert torch.cuda.memory_allocated() < before - 1.9 * size
                 worker.offload(Offload.all)
                 assert torch.cuda.memory_allocated() < 0.2 * size  # a small model, beside workspaces of libraries
                 assert torch.cuda.memory_reserved() < 0.5 * size

@@ -73,9 +73,9 @@ def test_an_environment_that_sleeps_is_idle_time(folder: Path) -> None:
     )
     for entry in small_run.metrics(folder, "sleepy"):
         check_sums(entry, num_devices=1)
-        assert entry["gpu/idle_s/mean"] >= 2 * sleepy_family.SLEEP_S
-        assert entry["gpu/idle/share"] > 0.6
-    assert re.search(r"GPUs rollout \d+%, train \d+%, push \d+%, offload \d+%, idle [6-9]\d%", output)
+        assert entry["gpu/idle_s/mean"] >= sleepy_family.SLEEP_S
+        assert entry["gpu/idle/share"] >= sleepy_family.SLEEP_S / entry["time/step_s"]
+    assert re.search(r"GPUs rollout \d+%, train \d+%, push \d+%, offload \d+%, idle \d+%", output)
 
 
 def test_every_metric_of_the_account_is_in_the_docs(folder: Path) -> None:

@@ -57,7 +57,7 @@ def test_every_layout_trains_like_one_rank(
     assert {rank["embedding_bytes"] for rank in ranks} == {whole // shards}
     assert {rank["is_gathered"] for rank in ranks} == {not changes.get("reshard_after_forward", True)}
     if world_size == 4:
-        assert ranks[0]["mesh"] == [[0, 2], [1, 3]], "ranks of two nodes in turn: a copy in each"
+        assert ranks[0]["mesh"] == [[0, 1], [2, 3]], "GPUs of a node are neighbours: a copy in each"
 
 
 def test_copies_must_divide_the_ranks() -> None:
