@@ -5,17 +5,22 @@ from collections.abc import Iterable
 from skyrl_nat.batching.micro_batch import MicroBatch
 
 
-def pack_metrics(micro_batches: Iterable[MicroBatch]) -> dict[str, float]:
+def pack_metrics(micro_batches: Iterable[MicroBatch], *, num_sharing: int = 1) -> dict[str, float]:
     """Return the counts of a batch's micro-batches, fillers apart, and the shares of filling and sharing.
 
     Attention pairs are those of a computed token and one before it, half a square of a sequence's length; beginnings
     that are shared count once.
+
+    Args:
+        micro_batches: Of all rows of the grid, each once.
+        num_sharing: Ranks that share one; each computes as many of its tokens, and so some are filled in.
     """
     num_tokens = num_computed = num_squares = num_filler = 0
     for micro_batch in micro_batches:
         if not micro_batch.sample_ids:
             num_filler += micro_batch.num_computed
             continue
+        num_filler += -micro_batch.num_computed % num_sharing
         num_tokens += micro_batch.num_tokens
         num_computed += micro_batch.num_computed
         lengths = micro_batch.cu_seqlens.long().diff()

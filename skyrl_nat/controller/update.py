@@ -105,7 +105,7 @@ async def update_policy(run: Trained, groups: Sequence[RolloutGroup]) -> dict[st
         per_row = await call_per_row(run.policy, "train", [(row, constants) for row in grid])
         results.append(per_row[0])
     metrics = _mean_metrics(results) | shaping | _batch_metrics(groups, samples, algorithm)
-    metrics |= pack_metrics(micro_batches)
+    metrics |= pack_metrics(micro_batches, num_sharing=config.model.sequence_parallel_size)
     metrics["batch/num_sampled_tokens"] = float(sum(_num_to_train(group, algorithm) for group in used))
     metrics["batch/num_trained_tokens"] = float(sum(result["loss/num_tokens"] for result in results))
     metrics["batch/num_micro_batches"] = float(sum(len(grid[0]) for grid in grids))

@@ -32,5 +32,11 @@ def test_shared_beginnings_and_fillers_are_told_apart() -> None:
     }
 
 
+def test_ranks_that_share_a_micro_batch_fill_it_up_to_equal_parts() -> None:
+    micro_batches = [build_micro_batch([sample("a", [1] * length)], [1.0]) for length in (7, 8, 9)]
+    found = pack_metrics(micro_batches, num_sharing=4)
+    assert (found["pack/num_computed_tokens"], found["pack/num_filler_tokens"]) == (24.0, 1.0 + 0.0 + 3.0)
+
+
 def test_a_batch_of_nothing_has_no_shares() -> None:
     assert set(pack_metrics([]).values()) == {0.0}
