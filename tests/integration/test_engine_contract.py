@@ -22,7 +22,6 @@ from skyrl_nat.config.cluster import Transport
 from skyrl_nat.config.rollout import EngineConfig, EngineKind
 from skyrl_nat.engines.hf import HfEngine
 from skyrl_nat.errors import EngineError, WeightSyncError
-from skyrl_nat.monitoring.usage import Activity
 from skyrl_nat.types import Completion, FinishReason, GenerationRequest, SamplingParams
 from skyrl_nat.weight_sync.base import tensor_digest
 from skyrl_nat.weight_sync.direct import DirectTransport
@@ -398,20 +397,3 @@ def assert_heals(session: Session, score: Any, transport: str) -> None:
     answer = session.ask(PROMPTS[0])
     assert answer.token_versions == [session.version] * len(answer.token_ids)
     assert largest_gap(answer.logprobs, score(3, PROMPTS[0], answer.token_ids, 1.0)) < TOLERANCE
-
-
-def test_an_engine_tells_when_it_was_busy_and_how_many_tokens_passed(session: Session) -> None:
-    session.push_model(0)
-    session.run(session.engine.usage())
-    before = time.time()
-    answers = session.ask_all([PROMPTS[0], PROMPTS[1]])
-    session.push_model(0)
-    after = time.time()
-    usage = session.run(session.engine.usage())
-    assert [activity for activity, _, _ in usage.intervals] == [Activity.ROLLOUT, Activity.PUSH]
-    (_, start, end), (_, push_start, push_end) = usage.intervals
-    assert before <= start < end <= push_start < push_end <= after
-    assert usage.num_prompt_tokens == len(PROMPTS[0]) + len(PROMPTS[1])
-    assert usage.num_completion_tokens == sum(len(answer.token_ids) for answer in answers)
-    assert end - start <= usage.request_s <= 2 * (end - start) + 1e-6
-    assert session.run(session.engine.usage()).intervals == []

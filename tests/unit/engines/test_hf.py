@@ -1,6 +1,7 @@
 """The embedded engine on a tiny model; what all engines owe is in the contract test."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from tiny_model import make_tiny_model
 from skyrl_nat.config.rollout import EngineConfig
 from skyrl_nat.engines.hf import HfEngine
 from skyrl_nat.errors import EngineError
+from skyrl_nat.monitoring.usage import Activity, Usage
 from skyrl_nat.types import Completion, GenerationRequest, SamplingParams
 
 
@@ -114,3 +116,20 @@ def test_shutdown_fails_what_is_in_flight(folder: Path) -> None:
 def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
     with pytest.raises(EngineError, match=r"config\.json"):
         HfEngine(str(tmp_path), EngineConfig(), max_model_len=8, device="cpu", seed=0, num_threads=1)
+
+
+def test_the_embedded_engine_tells_when_it_was_busy_and_how_many_tokens_passed(folder: Path) -> None:
+    async def work(engine: HfEngine) -> tuple[list[Completion], Usage, Usage]:
+        answers = await asyncio.gather(engine.generate(request([1] * 9, 0)), engine.generate(request([2] * 4, 1)))
+        await engine.pause()
+        return list(answers), await engine.usage(), await engine.usage()
+
+    before = time.time()
+    answers, usage, again = with_engine(folder, work)
+    [(activity, start, end)] = usage.intervals
+    assert activity is Activity.ROLLOUT
+    assert before <= start < end <= time.time()
+    assert usage.num_prompt_tokens == 13
+    assert usage.num_completion_tokens == sum(len(answer.token_ids) for answer in answers)
+    assert end - start <= usage.request_s + 1e-6 <= 2 * (end - start) + 2e-6
+    assert again == Usage(intervals=[])

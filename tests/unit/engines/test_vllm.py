@@ -16,6 +16,7 @@ from skyrl_nat.config.rollout import AdapterPush, EngineConfig, EngineKind
 from skyrl_nat.engines.vllm import VllmEngine
 from skyrl_nat.engines.vllm_requests import VllmRequests
 from skyrl_nat.errors import EngineError, WeightSyncError
+from skyrl_nat.monitoring.usage import Activity, Usage
 from skyrl_nat.types import Completion, FinishReason, GenerationRequest, SamplingParams
 from skyrl_nat.weight_sync.adapters import adapter_shapes
 from skyrl_nat.weight_sync.manifest import spec_of
@@ -285,3 +286,24 @@ def test_without_adapters_apart_vllm_hears_nothing_of_them(folder: Path, changes
     lora = LoraConfig(rank=changes.get("rank", 4))
     engine = VllmEngine(str(folder), config, max_model_len=64, device="cpu", seed=0, num_threads=1, lora=lora)
     assert "enable_lora" not in engine._engine_arguments()
+
+
+def test_vllm_tells_its_sleep_its_update_and_its_requests_apart(folder: Path, llm: FakeLlm) -> None:
+    engine = engine_on(folder, llm, device="cuda")
+
+    async def scenario() -> Usage:
+        await engine.pause()
+        await engine.sleep()
+        await engine.wake(["weights"])
+        await push(engine)
+        await engine.wake(["kv_cache"])
+        await engine.resume()
+        await ask(engine)
+        return await engine.usage()
+
+    usage = asyncio.run(scenario())
+    kinds = [activity for activity, _, _ in usage.intervals]
+    away, pushed, played = Activity.OFFLOAD, Activity.PUSH, Activity.ROLLOUT
+    assert kinds == [away, away, pushed, away, played]
+    assert usage.num_completion_tokens == 1
+    assert usage.num_prompt_tokens > 0
