@@ -42,6 +42,20 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = Non
     return parser.parse_args([text for text in given if text not in overrides]), overrides
 
 
+def add_work(parser: argparse.ArgumentParser) -> None:
+    """Add the model and the size of a step: tasks x rollouts x tokens."""
+    parser.add_argument("model")
+    parser.add_argument("--tasks", type=int, default=64)
+    parser.add_argument("--rollouts", type=int, default=8)
+    parser.add_argument("--tokens", type=int, default=256)
+
+
+def work_arguments(options: Any) -> list[str]:
+    """Return what gives another script the same model and size of a step."""
+    sizes = [text for name in ("tasks", "rollouts", "tokens") for text in (f"--{name}", str(getattr(options, name)))]
+    return [options.model, *sizes]
+
+
 def attempt(name: str, function: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """Return what a part of a measurement found, or `{"error": ...}`: the other parts are still written down."""
     print(f"{name}: starting", flush=True)

@@ -12,42 +12,26 @@ import tempfile
 import time
 from pathlib import Path
 
-import torch
-from story_run import PARTS, measure
+from bars import add_work, card, parse, versions
+from story_run import PARTS, layout, measure, work_overrides
 
 
 def main() -> None:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model")
-    parser.add_argument("--tasks", type=int, default=64)
-    parser.add_argument("--rollouts", type=int, default=8)
-    parser.add_argument("--tokens", type=int, default=256)
+    add_work(parser)
     parser.add_argument("--steps", type=int, default=4, help="measured steps")
     parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("overrides", nargs="*")
-    options = parser.parse_args()
-    overrides = [
-        "engine=vllm_gpu",
-        "cluster=h100x1",
-        "weight_sync=gloo",
-        f"model.path={options.model}",
-        "model.compute_dtype=bfloat16",
-        f"trainer.tasks_per_step={options.tasks}",
-        f"trainer.rollouts_per_task={options.rollouts}",
-        "trainer.micro_batch_tokens=16384",
-        f"rollout.max_new_tokens={options.tokens}",
-        f"rollout.max_total_tokens={options.tokens + 256}",
-        *options.overrides,
-    ]
+    options, given = parse(parser)
+    overrides = [*layout(num_gpus=1), *work_overrides(options), *given]
     started = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
         found = measure("gpu", options.steps, Path(folder), overrides)
     print(", ".join(f"{part} {found[part]:.2f} s" for part in PARTS))
     report = {
         "date": time.strftime("%Y-%m-%d"),
-        "machine": f"{torch.cuda.device_count()} x {torch.cuda.get_device_name()}",
-        "versions": {"torch": torch.__version__},
+        "machine": card(),
+        "versions": versions(),
         "work": f"{options.tasks} tasks x {options.rollouts} rollouts x {options.tokens} tokens",
         "overrides": overrides,
         "with_start_and_end_s": time.perf_counter() - started,

@@ -14,44 +14,27 @@ import sys
 import tempfile
 from pathlib import Path
 
-from bars import write_result
-from story_run import PARTS, measure
+from bars import add_work, parse, work_arguments, write_result
+from story_run import HERE, PARTS, layout, measure, work_overrides
 
 TARGET = 0.5
-HERE = Path(__file__).resolve().parent
 
 
 def main() -> int:
     """Measure both and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model")
+    add_work(parser)
     parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--tasks", type=int, default=64)
-    parser.add_argument("--rollouts", type=int, default=8)
-    parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--micro-batch", type=int, default=32, help="TRL's, in sequences")
     parser.add_argument("--checkpointing", action="store_true", help="TRL's gradient checkpointing")
-    options, overrides = parser.parse_known_args()
-    chosen = [
-        "engine=vllm_gpu",
-        "cluster=h100x1",
-        "weight_sync=ipc",
-        f"model.path={options.model}",
-        "model.compute_dtype=bfloat16",
-        f"trainer.tasks_per_step={options.tasks}",
-        f"trainer.rollouts_per_task={options.rollouts}",
-        "trainer.micro_batch_tokens=32768",
-        f"rollout.max_new_tokens={options.tokens}",
-        f"rollout.max_total_tokens={options.tokens + 256}",
-        *overrides,
-    ]
+    options, overrides = parse(parser)
+    chosen = [*layout(num_gpus=1), *work_overrides(options), *overrides]
     with tempfile.TemporaryDirectory() as folder:
         ours = measure("gpu", options.steps, Path(folder), chosen)
     print("ours: " + ", ".join(f"{part} {ours[part]:.2f} s" for part in PARTS), flush=True)
-    command = [sys.executable, str(HERE / "trl_gpu_step.py"), options.model]
-    for name in ("tasks", "rollouts", "tokens", "steps", "micro_batch"):
-        command += [f"--{name.replace('_', '-')}", str(getattr(options, name))]
+    command = [sys.executable, str(HERE / "trl_gpu_step.py"), *work_arguments(options)]
+    command += ["--steps", str(options.steps), "--micro-batch", str(options.micro_batch)]
     command += ["--checkpointing"] if options.checkpointing else []
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     peer = json.loads(printed.strip().splitlines()[-1])

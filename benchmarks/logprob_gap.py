@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bars import attempt, parse, write_result
+from bars import add_work, attempt, parse, work_arguments, write_result
 from open_story import in_open_run
-from story_run import HERE, layout, story_overrides
+from story_run import HERE, layout, story_overrides, work_overrides
 
 from skyrl_nat.batching.packing import pack
 from skyrl_nat.controller.run import Run
-from skyrl_nat.controller.update import samples_of
+from skyrl_nat.controller.update import call_per_row, samples_of
 
 TARGET = 0.02
 TRL_MEASURED = 0.033
@@ -42,11 +42,11 @@ async def compare(run: Run) -> dict[str, Any]:
     grid = pack(
         samples,
         [1.0] * len(samples),
-        num_ranks=run.config.cluster.num_policy_ranks,
+        num_ranks=run.config.data_parallel_size,
         token_budget=run.config.trainer.micro_batch_tokens,
     )
     async with run.training_phase():
-        computed = await run.policy.call_each("compute_logprobs", [(row,) for row in grid])
+        computed = await call_per_row(run.policy, "compute_logprobs", [(row,) for row in grid])
     signed = torch.cat(
         [
             (logprobs - batch.rollout_logprobs)[batch.loss_mask].double()
@@ -72,14 +72,9 @@ def ours(is_fp32_head: bool, folder: Path, options: argparse.Namespace, override
     name = f"fp32_head_{is_fp32_head}".lower()
     chosen = [
         *layout(num_gpus=1),
-        f"model.path={options.model}",
+        *work_overrides(options),
         "optimizer.lr=0",
         f"model.fp32_head={is_fp32_head}".lower(),
-        f"trainer.tasks_per_step={options.tasks}",
-        f"trainer.rollouts_per_task={options.rollouts}",
-        f"trainer.micro_batch_tokens={max(32768, options.tokens + 256)}",
-        f"rollout.max_new_tokens={options.tokens}",
-        f"rollout.max_total_tokens={options.tokens + 256}",
         *overrides,
         *story_overrides(name, folder, 1, options.tasks),
     ]
@@ -88,9 +83,7 @@ def ours(is_fp32_head: bool, folder: Path, options: argparse.Namespace, override
 
 def trl(options: argparse.Namespace) -> dict[str, Any]:
     """Return TRL's own figures on one step of the same work."""
-    command = [sys.executable, str(HERE / "trl_gpu_step.py"), options.model, "--steps", "0"]
-    for name in ("tasks", "rollouts", "tokens"):
-        command += [f"--{name}", str(getattr(options, name))]
+    command = [sys.executable, str(HERE / "trl_gpu_step.py"), *work_arguments(options), "--steps", "0"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=options.limit_s, check=False)
     if done.returncode:
         raise RuntimeError(f"exit code {done.returncode}: {done.stderr[-1500:]}")
@@ -100,11 +93,8 @@ def trl(options: argparse.Namespace) -> dict[str, Any]:
 def main() -> int:
     """Measure and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model")
+    add_work(parser)
     parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--tasks", type=int, default=64)
-    parser.add_argument("--rollouts", type=int, default=8)
-    parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--trl", action="store_true", help="measure TRL too; needs benchmarks/requirements.txt")
     parser.add_argument("--limit-s", type=float, default=200, help="of each part, its start included")
     options, overrides = parse(parser)

@@ -38,14 +38,17 @@ SHARED_GPU = (
 LAST = ("rollout/reward/mean", "loss/total", "loss/grad_norm", "batch/first_logprob_diff", "batch/no_signal_groups")
 
 
+RECORDING = "recording"
+
+
 def run_preset(
-    preset: str, form: str, folder: Path, options: argparse.Namespace, overrides: list[str]
+    preset: str, form: str, folder: Path, options: argparse.Namespace, overrides: list[str], *, name: str = ""
 ) -> dict[str, Any]:
-    """Run one preset in one form."""
-    name = f"{preset}-{form}"
+    """Run one preset in one form; offline ones learn from the run named `RECORDING`."""
+    name = name or f"{preset}-{form}"
     home = folder / name
     home.mkdir(parents=True, exist_ok=True)
-    recorded = [str(path) for path in sorted(folder.glob("recording/recording/rollouts/train_*.jsonl"))]
+    recorded = [str(path) for path in sorted(folder.glob(f"{RECORDING}/{RECORDING}/rollouts/train_*.jsonl"))]
     chosen = [
         *layout(num_gpus=1),
         *SMALL,
@@ -59,16 +62,6 @@ def run_preset(
     ]
     run = train(home / name, chosen, options.limit_s)
     return {**_summary(run, options.steps), "preset": preset, "form": form}
-
-
-def record(folder: Path, options: argparse.Namespace, overrides: list[str]) -> dict[str, Any]:
-    """Run grpo for the offline presets."""
-    home = folder / "recording"
-    home.mkdir(parents=True)
-    gpu = SHARED_GPU if torch.cuda.is_available() else ()
-    chosen = [*layout(num_gpus=1), *SMALL, *gpu, f"model.path={options.model}", *FORMS["full"], *overrides]
-    run = train(home / "recording", [*chosen, *story_overrides("recording", home, options.steps)], options.limit_s)
-    return _summary(run, options.steps)
 
 
 def _summary(run: Any, num_steps: int) -> dict[str, Any]:
@@ -99,7 +92,10 @@ def main() -> int:
     raw: dict[str, Any] = {"steps": options.steps, "overrides": overrides}
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.streams) as pool:
         if set(options.presets) & set(OFFLINE):
-            raw["recording"] = attempt("recording", lambda: record(Path(folder), options, overrides))
+            raw[RECORDING] = attempt(
+                RECORDING,
+                lambda: run_preset("grpo", "full", Path(folder), options, overrides, name=RECORDING),
+            )
         runs = {
             (preset, form): pool.submit(
                 attempt,

@@ -1,6 +1,6 @@
 """Generate with one raw `vllm.LLM` at its best settings and print one JSON line. Started by `rollout_vs_raw.py`.
 
-usage: raw_rollout.py MODEL_FOLDER [--tasks 64] [--rollouts 8] [--tokens 256] [--repeats 4] [--small]
+usage: raw_rollout.py MODEL_FOLDER [--tasks 64] [--rollouts 8] [--tokens 256] [--repeats 4]
 """
 
 import argparse
@@ -9,8 +9,12 @@ import os
 import time
 from typing import Any
 
+import torch
+from bars import add_work
 from story_family import SUBJECTS, prompt
 from transformers import AutoTokenizer
+
+from skyrl_nat.engines.vllm_arguments import set_environment
 
 DECODE_GRAPHS = {
     "mode": 0,
@@ -23,21 +27,16 @@ DECODE_GRAPHS = {
 def main() -> None:
     """Generate the same work several times."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model")
-    parser.add_argument("--tasks", type=int, default=64)
-    parser.add_argument("--rollouts", type=int, default=8)
-    parser.add_argument("--tokens", type=int, default=256)
+    add_work(parser)
     parser.add_argument("--repeats", type=int, default=4)
-    parser.add_argument("--small", action="store_true", help="on a CPU")
     options = parser.parse_args()
-    os.environ |= {"VLLM_USE_FLASHINFER_SAMPLER": "0", "VLLM_LOGGING_LEVEL": "WARNING"}
-    if options.small:
-        os.environ |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind"}
+    is_gpu = torch.cuda.is_available()
+    set_environment(is_cpu=not is_gpu, num_threads=os.cpu_count() or 1)
 
     from vllm import LLM, SamplingParams, TokensPrompt
 
     settings: dict[str, Any] = {"gpu_memory_utilization": 0.85, "compilation_config": DECODE_GRAPHS}
-    if options.small:
+    if not is_gpu:
         settings = {"dtype": "float32", "enforce_eager": True, "kv_cache_memory_bytes": 2**30}
     started = time.perf_counter()
     llm = LLM(

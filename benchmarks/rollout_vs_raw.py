@@ -1,7 +1,7 @@
 """Time rollouts through the whole product against one raw `vllm.LLM` on the same card in the same call (bar P1).
 
 usage: python benchmarks/rollout_vs_raw.py MODEL_FOLDER --output FILE [--engines 1 2 3] [--tasks 64] [--rollouts 8]
-       [--tokens 256] [--steps 4] [--small] [OVERRIDES ...]
+       [--tokens 256] [--steps 4] [OVERRIDES ...]
 
 The product's time is from asking for a batch of groups to having the last one, environments and rewards included: no
 part is taken out. Answers end where the model ends them, so tokens per second are compared.
@@ -17,19 +17,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bars import attempt, write_result
-from story_run import measure
+from bars import add_work, attempt, parse, work_arguments, write_result
+from story_run import HERE, layout, measure, work_overrides
 
 TARGET_ONE, TARGET_SEVERAL = 0.95, 1.5
-HERE = Path(__file__).resolve().parent
 
 
 def raw(options: argparse.Namespace) -> dict[str, Any]:
     """Run the peer in a process of its own."""
-    command = [sys.executable, str(HERE / "raw_rollout.py"), options.model, "--repeats", str(options.steps)]
-    for name in ("tasks", "rollouts", "tokens"):
-        command += [f"--{name}", str(getattr(options, name))]
-    command += ["--small"] if options.small else []
+    command = [sys.executable, str(HERE / "raw_rollout.py"), *work_arguments(options), "--repeats", str(options.steps)]
     printed = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
     found = json.loads(next(line for line in reversed(printed.splitlines()) if line.startswith('{"start_s"')))
     # The first repeat warms up, as the product's first step does.
@@ -39,19 +35,12 @@ def raw(options: argparse.Namespace) -> dict[str, Any]:
 
 def ours(options: argparse.Namespace, num_engines: int, overrides: list[str]) -> dict[str, Any]:
     """Run the product with a number of engines on the card."""
-    device = ["engine=vllm", "cluster=cpu"]
-    if not options.small:
-        device = ["engine=vllm_gpu", "cluster=h100x1", "weight_sync=ipc", "model.compute_dtype=bfloat16"]
-        device += [f"engine.gpu_memory_fraction={0.5 / num_engines:.2f}"]
-        device += [f"cluster.num_engines_per_gpu={num_engines}", f"cluster.num_engines={num_engines}"]
     chosen = [
-        *device,
-        f"model.path={options.model}",
-        f"trainer.tasks_per_step={options.tasks}",
-        f"trainer.rollouts_per_task={options.rollouts}",
-        "trainer.micro_batch_tokens=32768",
-        f"rollout.max_new_tokens={options.tokens}",
-        f"rollout.max_total_tokens={options.tokens + 256}",
+        *layout(num_gpus=1),
+        f"engine.gpu_memory_fraction={0.5 / num_engines:.2f}",
+        f"cluster.num_engines_per_gpu={num_engines}",
+        f"cluster.num_engines={num_engines}",
+        *work_overrides(options),
         *overrides,
     ]
     with tempfile.TemporaryDirectory() as folder:
@@ -75,15 +64,11 @@ def write(path: Path, peer: dict[str, Any], by_engines: dict[int, dict[str, Any]
 def main() -> int:
     """Measure and write one JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model")
+    add_work(parser)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--engines", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--tasks", type=int, default=64)
-    parser.add_argument("--rollouts", type=int, default=8)
-    parser.add_argument("--tokens", type=int, default=256)
     parser.add_argument("--steps", type=int, default=4)
-    parser.add_argument("--small", action="store_true", help="on a CPU, to try the script")
-    options, overrides = parser.parse_known_args()
+    options, overrides = parse(parser)
     peer = raw(options)
     print(f"raw: {peer['tokens_per_s']:.0f} tokens/s", flush=True)
     by_engines: dict[int, dict[str, Any]] = {}

@@ -20,8 +20,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from bars import attempt, parse, write_result
-from story_run import layout, story_overrides, train
+from bars import add_work, attempt, parse, write_result
+from story_run import layout, story_overrides, train, work_overrides
 
 TARGET = 0.01
 AFTER = 3
@@ -92,12 +92,7 @@ def measure(folder: Path, options: argparse.Namespace, overrides: list[str]) -> 
         *layout(num_gpus=options.gpus),
         f"engine.gpu_memory_fraction={options.gpu_memory_fraction}",
         "model.activation_checkpointing=true",
-        f"model.path={options.model}",
-        f"trainer.tasks_per_step={options.tasks}",
-        f"trainer.rollouts_per_task={options.rollouts}",
-        f"trainer.micro_batch_tokens={max(16384, options.tokens + 256)}",
-        f"rollout.max_new_tokens={options.tokens}",
-        f"rollout.max_total_tokens={options.tokens + 256}",
+        *work_overrides(options, budget=16384),
         *overrides,
         *story_overrides("run", folder, options.steps),
     ]
@@ -126,12 +121,10 @@ def measure(folder: Path, options: argparse.Namespace, overrides: list[str]) -> 
 def main() -> int:
     """Measure and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model")
+    add_work(parser)
+    parser.set_defaults(tasks=4, tokens=4096)
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--tasks", type=int, default=4)
-    parser.add_argument("--rollouts", type=int, default=8)
-    parser.add_argument("--tokens", type=int, default=4096)
     parser.add_argument("--gpus", type=int, default=2)
     parser.add_argument("--gpu-memory-fraction", type=float, default=0.4)
     parser.add_argument("--limit-s", type=float, default=540)

@@ -62,6 +62,24 @@ def layout(*, num_gpus: int, is_apart: bool = False) -> list[str]:
     ]
 
 
+def work_overrides(options: Any, *, budget: int = 32768) -> list[str]:
+    """Return what makes a step the one that the options ask for (`bars.add_work`).
+
+    Args:
+        options: With model, tasks, rollouts and tokens.
+        budget: Tokens of a micro-batch; more where a rollout needs it.
+    """
+    longest = options.tokens + 256
+    return [
+        f"model.path={options.model}",
+        f"trainer.tasks_per_step={options.tasks}",
+        f"trainer.rollouts_per_task={options.rollouts}",
+        f"trainer.micro_batch_tokens={max(budget, longest)}",
+        f"rollout.max_new_tokens={options.tokens}",
+        f"rollout.max_total_tokens={longest}",
+    ]
+
+
 def story_overrides(name: str, folder: Path, num_steps: int, num_tasks: int = 0) -> list[str]:
     """Write the tasks and return what makes a run play them.
 

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from bars import write_result
+from bars import parse, write_result
 
 from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.batching.packing import build_micro_batch
 from skyrl_nat.config.load import load_config
+from skyrl_nat.monitoring.cards import CARDS, find_card
 from skyrl_nat.monitoring.flops import ModelShape, mfu
 from skyrl_nat.types import TrainingSample
 from skyrl_nat.workers.objective import StepConstants
@@ -47,7 +48,9 @@ def make_batch(num_tokens: int, length: int, vocabulary: int) -> MicroBatch:
     return build_micro_batch(samples, [1.0] * len(samples))
 
 
-def measure(worker: PolicyWorker, shape: ModelShape, options: argparse.Namespace, num_tokens: int) -> dict[str, Any]:
+def measure(
+    worker: PolicyWorker, shape: ModelShape, options: argparse.Namespace, num_tokens: int, peak: float
+) -> dict[str, Any]:
     """Return medians of one size."""
     vocabulary = worker.module.causal_lm.config.vocab_size
     batch = make_batch(num_tokens, options.length, vocabulary)
@@ -69,7 +72,7 @@ def measure(worker: PolicyWorker, shape: ModelShape, options: argparse.Namespace
         "step_s": seconds,
         "steps_s": times,
         "tokens_per_s": num_tokens / seconds,
-        "mfu": mfu(shape.training_flops(lengths), seconds, num_gpus=1),
+        "mfu": mfu(shape.training_flops(lengths), seconds, peak_flops=peak),
         "peak_gib": torch.cuda.max_memory_allocated() / 2**30,
         "loss": metrics["loss/total"],
     }
@@ -83,7 +86,10 @@ def main() -> int:
     parser.add_argument("--length", type=int, default=2048)
     parser.add_argument("--tokens", type=int, nargs="+", default=[16384, 32768, 65536])
     parser.add_argument("--steps", type=int, default=5)
-    options, overrides = parser.parse_known_args()
+    options, overrides = parse(parser)
+    card = find_card([torch.cuda.get_device_name()])
+    if card is None:
+        sys.exit(f"trainer_mfu: the card must be one of {', '.join(CARDS)}, found {torch.cuda.get_device_name()}.")
     chosen = ["cluster=h100x1", "engine=vllm_gpu", "model.compute_dtype=bfloat16", "model.compile=true", *overrides]
     config = load_config([f"model.path={options.model}", *chosen])
     worker = PolicyWorker(
@@ -105,7 +111,7 @@ def main() -> int:
     rows: list[dict[str, Any]] = []
     for num_tokens in options.tokens:
         try:
-            rows.append(measure(worker, shape, options, num_tokens))
+            rows.append(measure(worker, shape, options, num_tokens, card.bf16_flops))
         except torch.cuda.OutOfMemoryError:
             rows.append({"tokens": num_tokens, "mfu": 0.0, "out_of_memory": True})
             worker.optimizer.zero_grad(set_to_none=True)

@@ -10,6 +10,7 @@ import os
 import tempfile
 
 import torch
+from bars import add_work
 from datasets import Dataset
 from story_family import SUBJECTS, prompt
 from trl import GRPOConfig, GRPOTrainer
@@ -19,10 +20,7 @@ from trl_step import StepClock, reward
 def main() -> None:
     """Train and print seconds per step."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("model")
-    parser.add_argument("--tasks", type=int, default=64)
-    parser.add_argument("--rollouts", type=int, default=8)
-    parser.add_argument("--tokens", type=int, default=256)
+    add_work(parser)
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--micro-batch", type=int, default=32, help="sequences")
     parser.add_argument("--checkpointing", action="store_true")

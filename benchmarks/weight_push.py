@@ -28,6 +28,7 @@ from torch import multiprocessing
 from skyrl_nat.controller.run import Run
 
 TARGET = 0.5
+VARIANTS = ("colocated", "apart")
 PORT = 29741
 
 
@@ -151,13 +152,21 @@ def variant(name: str, folder: Path, options: argparse.Namespace, overrides: lis
     }
 
 
+def verdict(found: dict[str, dict[str, Any]]) -> tuple[float | None, str, bool]:
+    """Return value, unit and whether the bar is met, which both layouts must be measured for."""
+    medians = [row.get("median_s") for row in found.values()]
+    value = None if None in medians else max(medians)
+    unit = f"s of the slower push, measured: {', '.join(found)}"
+    return value, unit, value is not None and value <= TARGET and set(found) == set(VARIANTS)
+
+
 def main() -> int:
     """Measure both layouts and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("model")
     parser.add_argument("--output", type=Path, required=True)
     parser.add_argument("--pushes", type=int, default=6)
-    parser.add_argument("--variants", nargs="+", choices=["colocated", "apart"], default=["colocated", "apart"])
+    parser.add_argument("--variants", nargs="+", choices=VARIANTS, default=VARIANTS)
     parser.add_argument("--limit-s", type=float, default=240, help="of each variant, its start included")
     options, overrides = parse(parser)
     names = [name for name in options.variants if name == "colocated" or torch.cuda.device_count() != 1]
@@ -165,10 +174,8 @@ def main() -> int:
         found = {
             name: attempt(name, lambda name=name: variant(name, Path(folder), options, overrides)) for name in names
         }
-    medians = [row.get("median_s") for row in found.values()]
-    value = None if None in medians else max(medians)
-    is_met = value is not None and value <= TARGET
-    write_result(options.output, "P4", value, "s of the slower push", TARGET, is_met=is_met, raw=found)
+    value, unit, is_met = verdict(found)
+    write_result(options.output, "P4", value, unit, TARGET, is_met=is_met, raw=found)
     return 0
 
 

@@ -110,7 +110,7 @@ TRAINER_FAULTS = [
         ("engines-on-a-gpu-add-up", "and start <= merged[-1][1]:", "and start < window.start:"),
         ("idle-is-not-the-rest", "seconds[IDLE] = window.seconds - _length(taken)", "seconds[IDLE] = window.seconds"),
         ("steps-are-not-cut", "(max(start, window.start), min(end, window.end))", "(start, end)"),
-        ("mfu-over-all-seconds", "work.training_flops / (train_s *", "work.training_flops / (total *")),
+        ("mfu-over-all-seconds", "mfu(work.training_flops, train_s,", "mfu(work.training_flops, total,")),
     *in_file("engines/busy_clock.py", "engines/test_busy_clock.py",
         ("paused-is-busy", "if self._num_in_flight and not self._is_paused:", "if self._num_in_flight:"),
         ("prompt-is-not-read", "num * num_prompt + num", "num")),

@@ -147,8 +147,8 @@ class EngineConfig:
     prefix_caching: bool = True
     """Reuse the KV of common prompt prefixes within one policy version."""
     num_speculative_tokens: int = 0
-    """Tokens that vLLM guesses ahead by looking its last ones up in prompt and answer, and checks in one pass: pays
-    where answers repeat their prompts. The distribution stays the same. 0 guesses none."""
+    """Tokens that vLLM guesses ahead by looking its last ones up in prompt and answer, and checks in one pass: meant
+    for answers that repeat their prompts. 0 guesses none. `loss/rollout_logprob_diff` shows wrong guesses taken."""
     adapters: AdapterPush = AdapterPush.merged
     """What is pushed with `model.lora.rank` > 0. `separate`, as vLLM's presets have it, moves megabytes, and rounds no
     sum of weights and adapters to `dtype`."""

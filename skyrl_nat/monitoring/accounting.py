@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from skyrl_nat.monitoring.cards import Card
+from skyrl_nat.monitoring.flops import mfu
 from skyrl_nat.monitoring.usage import Activity, Interval
 
 IDLE = "idle"
@@ -119,9 +120,9 @@ def work_metrics(
     if card is None:
         return metrics
     if work.training_flops is not None:
-        metrics["step/mfu"] = work.training_flops / (total * card.bf16_flops)
+        metrics["step/mfu"] = mfu(work.training_flops, total, peak_flops=card.bf16_flops)
         if train_s := gpu_seconds(gpus, Activity.TRAIN):
-            metrics["train/mfu"] = work.training_flops / (train_s * card.bf16_flops)
+            metrics["train/mfu"] = mfu(work.training_flops, train_s, peak_flops=card.bf16_flops)
     rollout_s = gpu_seconds(gpus, Activity.ROLLOUT)
     if work.decode_bytes is not None and rollout_s:
         metrics["rollout/bandwidth_share"] = work.decode_bytes / (rollout_s * card.memory_bytes)

@@ -12,24 +12,15 @@ class Card:
     """Dense, with accumulation in fp32."""
     memory_bytes: float
     """Between the card's memory and its cores."""
-    link_bytes: float | None
-    """NVLink in one direction, half of what data sheets say; None where a card may have none."""
+    link_bytes: float
+    """NVLink in one direction, half of what data sheets say."""
 
-
-_H100 = Card(bf16_flops=989e12, memory_bytes=3.35e12, link_bytes=450e9)
-_A100 = Card(bf16_flops=312e12, memory_bytes=2.039e12, link_bytes=300e9)
 
 CARDS = {
-    "NVIDIA H100 80GB HBM3": _H100,
-    "NVIDIA H100 SXM5 80GB": _H100,
-    "NVIDIA H100 PCIe": Card(bf16_flops=756e12, memory_bytes=2.0e12, link_bytes=None),
-    "NVIDIA H100 NVL": Card(bf16_flops=835e12, memory_bytes=3.9e12, link_bytes=None),
+    "NVIDIA H100 80GB HBM3": Card(bf16_flops=989e12, memory_bytes=3.35e12, link_bytes=450e9),
     "NVIDIA H200": Card(bf16_flops=989e12, memory_bytes=4.8e12, link_bytes=450e9),
-    "NVIDIA A100-SXM4-80GB": _A100,
+    "NVIDIA A100-SXM4-80GB": Card(bf16_flops=312e12, memory_bytes=2.039e12, link_bytes=300e9),
     "NVIDIA A100-SXM4-40GB": Card(bf16_flops=312e12, memory_bytes=1.555e12, link_bytes=300e9),
-    "NVIDIA A100 80GB PCIe": Card(bf16_flops=312e12, memory_bytes=1.935e12, link_bytes=None),
-    "NVIDIA A100-PCIE-40GB": Card(bf16_flops=312e12, memory_bytes=1.555e12, link_bytes=None),
-    "NVIDIA L40S": Card(bf16_flops=362e12, memory_bytes=864e9, link_bytes=None),
 }
 """By the driver's name, whole: a slice of a card (MIG) has a longer one and other peaks."""
 

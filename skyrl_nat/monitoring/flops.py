@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
-H100_BF16_FLOPS = 989e12
-"""Dense, per second: NVIDIA's data sheet of the H100 SXM."""
 _FORWARD_AND_BACKWARD = 3
 DENSE_MODELS = ("llama", "qwen2", "qwen3")
 """`model_type` of configs whose layers are all alike: full attention, a gated MLP, no experts."""
@@ -82,6 +80,6 @@ class ModelShape:
         return _FORWARD_AND_BACKWARD * self.forward_flops(lengths)
 
 
-def mfu(flops: float, seconds: float, *, num_gpus: int, peak_flops: float = H100_BF16_FLOPS) -> float:
-    """Return model FLOPs utilisation: the share of the GPUs' peak that useful work reached."""
-    return flops / (seconds * num_gpus * peak_flops)
+def mfu(flops: float, gpu_seconds: float, *, peak_flops: float) -> float:
+    """Return model FLOPs utilisation: the share of the peak of all GPUs in their seconds that useful work reached."""
+    return flops / (gpu_seconds * peak_flops)

@@ -82,7 +82,10 @@ def test_an_environment_that_sleeps_is_idle_time(folder: Path) -> None:
         check_sums(entry, num_devices=1)
         assert entry["gpu/idle_s/mean"] >= sleepy_family.SLEEP_S
         assert entry["gpu/idle/share"] >= sleepy_family.SLEEP_S / entry["time/step_s"]
-    assert re.search(r"GPUs rollout \d+%, train \d+%, push \d+%, offload \d+%, idle \d+%", output)
+    shown = re.findall(r"GPUs rollout (\d+)%, train (\d+)%, push (\d+)%, offload (\d+)%, idle (\d+)%", output)
+    order = ("rollout", "train", "push", "offload", "idle")
+    steps = small_run.metrics(folder, "sleepy")
+    assert shown == [tuple(f"{entry[f'gpu/{part}/share']:.0%}"[:-1] for part in order) for entry in steps]
 
 
 def test_every_metric_of_the_account_is_in_the_docs(turns: Metrics) -> None:

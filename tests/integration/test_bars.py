@@ -53,6 +53,13 @@ def test_presets_are_run_and_a_bad_end_is_counted(tmp_path):
     assert "optimizer.max_skipped_steps" in result["raw"]["runs"][0]["error"]
 
 
+def test_rollouts_are_timed_beside_raw_vllm(tmp_path):
+    # Attention kernels of vLLM on CPU want a head size of at least 32.
+    small = ("--tasks", "2", "--rollouts", "2", "--tokens", "8", "--steps", "2", "--engines", "1")
+    raw = measure(tmp_path, "rollout_vs_raw.py", *small, hidden_size=128, overrides=())["raw"]
+    assert raw["ours"]["1"]["ratio"] == raw["ours"]["1"]["tokens_per_s"] / raw["raw"]["tokens_per_s"] > 0
+
+
 def test_start_of_an_engine_is_taken_apart(tmp_path):
     # Attention kernels of vLLM on CPU want a head size of at least 32.
     room = ("rollout.max_new_tokens=32", "rollout.max_total_tokens=128")

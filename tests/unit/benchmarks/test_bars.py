@@ -12,8 +12,8 @@ from types import SimpleNamespace
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
-bars, lognormal_story, seven_b, story_run, validators_wait = map(
-    importlib.import_module, ("bars", "lognormal_story", "seven_b", "story_run", "validators_wait")
+bars, lognormal_story, seven_b, story_run, validators_wait, weight_push = map(
+    importlib.import_module, ("bars", "lognormal_story", "seven_b", "story_run", "validators_wait", "weight_push")
 )
 
 
@@ -40,6 +40,24 @@ def test_lengths_are_lognormal_cut_at_eight_means_and_the_same_in_every_run():
     assert statistics.mean(lengths) == pytest.approx(200, rel=0.05)
     assert statistics.median(lengths) == pytest.approx(200 * 0.6065, rel=0.05), "exp(-1/2) of the mean"
     assert lengths[:3] == [lognormal_story.limit_of(0, number, 200) for number in range(3)]
+
+
+def test_the_bar_of_pushes_wants_both_layouts():
+    quick, slow = {"median_s": 0.3}, {"median_s": 0.6}
+    assert weight_push.verdict({"colocated": quick}) == (0.3, "s of the slower push, measured: colocated", False)
+    assert weight_push.verdict({"colocated": quick, "apart": quick})[::2] == (0.3, True)
+    assert weight_push.verdict({"colocated": quick, "apart": slow})[::2] == (0.6, False)
+    assert weight_push.verdict({"colocated": quick, "apart": {"error": "x"}})[::2] == (None, False)
+
+
+def test_the_work_of_a_step_goes_to_the_trainer_and_to_the_peer_alike():
+    parser = argparse.ArgumentParser()
+    bars.add_work(parser)
+    options = parser.parse_args(["m", "--tasks", "2", "--tokens", "40000"])
+    assert bars.work_arguments(options) == ["m", "--tasks", "2", "--rollouts", "8", "--tokens", "40000"]
+    chosen = story_run.work_overrides(options)
+    assert {"model.path=m", "trainer.tasks_per_step=2", "trainer.rollouts_per_task=8"} <= set(chosen)
+    assert {"rollout.max_total_tokens=40256", "trainer.micro_batch_tokens=40256"} <= set(chosen)
 
 
 def test_slope_is_of_the_card_that_grows_most():

@@ -1,15 +1,15 @@
 """What the vLLM engine asks of vLLM and makes of its answers; vLLM itself is a fake here."""
 
 import asyncio
-import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 from tiny_model import make_tiny_model, make_tiny_tokenizer
+from vllm_names import put_vllm_names
 
 from skyrl_nat.config.model import LoraConfig
 from skyrl_nat.config.rollout import AdapterPush, EngineConfig, EngineKind
@@ -100,11 +100,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def llm(monkeypatch: pytest.MonkeyPatch) -> FakeLlm:
-    top, parameters = ModuleType("vllm"), ModuleType("vllm.sampling_params")
-    top.SamplingParams = top.TokensPrompt = SimpleNamespace  # type: ignore[attr-defined]
-    parameters.RequestOutputKind = SimpleNamespace(DELTA="delta", FINAL_ONLY="final")  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "vllm", top)
-    monkeypatch.setitem(sys.modules, "vllm.sampling_params", parameters)
+    put_vllm_names(monkeypatch)
     return FakeLlm()
 
 

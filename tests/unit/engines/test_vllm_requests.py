@@ -1,12 +1,12 @@
 """Which version each token of an answer gets, whatever happens while weights change; vLLM is a fake here."""
 
 import asyncio
-import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from vllm_names import put_vllm_names
 
 from skyrl_nat.engines.vllm_requests import VllmRequests
 from skyrl_nat.types import Completion, GenerationRequest, SamplingParams
@@ -63,11 +63,7 @@ class Core:
 
 @pytest.fixture(autouse=True)
 def vllm(monkeypatch: pytest.MonkeyPatch) -> None:
-    top, parameters = ModuleType("vllm"), ModuleType("vllm.sampling_params")
-    top.SamplingParams = top.TokensPrompt = SimpleNamespace  # type: ignore[attr-defined]
-    parameters.RequestOutputKind = SimpleNamespace(DELTA="delta", FINAL_ONLY="final")  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "vllm", top)
-    monkeypatch.setitem(sys.modules, "vllm.sampling_params", parameters)
+    put_vllm_names(monkeypatch)
 
 
 def start(requests: VllmRequests, name: str) -> "asyncio.Task[Completion]":

@@ -50,7 +50,7 @@ def test_qwen_of_1_5b_has_its_parameters() -> None:
 
 
 def test_mfu_is_work_over_what_all_gpus_could_have_done() -> None:
-    assert mfu(989e12, 2.0, num_gpus=2) == 0.25
+    assert mfu(989e12, 2.0 * 2, peak_flops=989e12) == 0.25
 
 
 def test_decoding_reads_weights_once_a_step_and_the_cache_of_every_token_before() -> None:
