@@ -1,9 +1,13 @@
 """Rules for all tests: in CI nothing may be skipped, since CI installs everything that a test could miss."""
 
 import os
+import signal
 
 import pytest
 import torch
+
+# Shells start background jobs with SIGINT ignored and children inherit that; a handler is not inherited.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(hookwrapper=True)
