@@ -110,14 +110,14 @@ def _train(options: argparse.Namespace) -> None:
 
 
 async def _train_run(config: "RunConfig") -> None:
-    from skyrl_nat.controller.loop import train
     from skyrl_nat.controller.opening import open_run
     from skyrl_nat.controller.summary import show_summary
+    from skyrl_nat.controller.supervision import train_to_the_end
 
     started = time.monotonic()
     async with open_run(config) as run:
-        evaluations = await train(run)
-    show_summary(run, evaluations, time.monotonic() - started)
+        await train_to_the_end(run)
+    show_summary(run, time.monotonic() - started)
 
 
 def _plan(options: argparse.Namespace) -> None:
@@ -176,10 +176,11 @@ def _evaluate(options: argparse.Namespace) -> None:
 async def _evaluate_run(config: "RunConfig") -> None:
     from skyrl_nat.controller.evaluate import evaluate
     from skyrl_nat.controller.opening import open_run
+    from skyrl_nat.controller.supervision import supervised
 
     async with open_run(config, is_training=False) as run:
         await run.push_weights()
-        result = await evaluate(run, run.step)
+        result = await supervised(run, evaluate(run))
     print(json.dumps(result.to_dict(), indent=1))
 
 
@@ -223,9 +224,18 @@ def resolve_name(config: "RunConfig") -> "RunConfig":
 
 def _run(work: "Coroutine[Any, Any, None]") -> None:
     async def with_signals() -> None:
-        task = asyncio.current_task()
-        if task is not None:
-            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
+        task, loop = asyncio.current_task(), asyncio.get_running_loop()
+        num_signals = 0
+
+        def stop() -> None:
+            """End the work in order; a second signal changes nothing, since that takes its time, a third ends it."""
+            nonlocal num_signals
+            num_signals += 1
+            if task is not None and num_signals != 2:
+                task.cancel()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, stop)
         await work
 
     asyncio.run(with_signals())

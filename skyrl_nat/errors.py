@@ -25,6 +25,10 @@ class WorkerError(SkyRLNatError, RuntimeError):
     """A policy, reference, environment or reward worker failed or died."""
 
 
+class LostWorkerError(WorkerError):
+    """A worker died; whoever started it may start it anew."""
+
+
 class WeightSyncError(SkyRLNatError, RuntimeError):
     """A weight push did not complete; the engines it touched must not serve."""
 
@@ -39,6 +43,10 @@ class SandboxError(SkyRLNatError, RuntimeError):
 
 class DeadlineError(SkyRLNatError, TimeoutError):
     """A wait with an owner and a name ran out of time."""
+
+
+class SilentWorkerError(DeadlineError):
+    """A worker did not answer a call in time; whether it lives is unknown."""
 
 
 class StoppedError(SkyRLNatError, RuntimeError):

@@ -3,7 +3,7 @@
 import asyncio
 import inspect
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 from torch import Tensor
 
@@ -24,6 +24,15 @@ class LocalCalls:
     def size(self) -> int:
         """Number of workers."""
         return len(self.workers)
+
+    @property
+    def ranks(self) -> list[int]:
+        """Rank of each."""
+        return list(range(self.size))
+
+    def snapshot(self) -> Self:
+        """Return itself: nobody leaves."""
+        return self
 
     async def call_all(self, method: str, *args: Any, **kwargs: Any) -> list[Any]:
         """Call a method on every worker with the same arguments."""

@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -45,15 +46,23 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])}
 
 
-def start(folder: Path, *overrides: str, command: str = "train") -> subprocess.Popen[str]:
+class Running(subprocess.Popen[str]):
+    """A process whose output goes to a file: a pipe that nobody reads would hold it up once it is full."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.output = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115 - read at the end
+        super().__init__(command, env=environment(), stdout=self.output, stderr=subprocess.STDOUT, text=True)
+
+    def communicate(self, input: str | None = None, timeout: float | None = None) -> tuple[str, str]:
+        """Wait for the end and return all output."""
+        self.wait(timeout)
+        self.output.seek(0)
+        return self.output.read(), ""
+
+
+def start(folder: Path, *overrides: str, command: str = "train") -> Running:
     """Start `skyrl-nat` in a process of its own."""
-    return subprocess.Popen(
-        [sys.executable, "-m", "skyrl_nat.cli", command, *arguments(folder, *overrides)],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
+    return Running([sys.executable, "-m", "skyrl_nat.cli", command, *arguments(folder, *overrides)])
 
 
 def run(folder: Path, *overrides: str, timeout_s: float = 240) -> str:

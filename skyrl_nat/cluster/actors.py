@@ -12,6 +12,7 @@ from ray.actor import ActorHandle
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from skyrl_nat.cluster.inspection import watch_for_stack_dumps
 from skyrl_nat.cluster.placement import PlacementPlan, Slot, visible_devices
 
 COMPUTING = ("policy", "engine")
@@ -28,6 +29,7 @@ class _Host:
     def __init__(self, factory: str, kwargs: dict[str, Any]) -> None:
         if places := os.environ.get(PLACES):
             os.environ["CUDA_VISIBLE_DEVICES"] = visible_devices(places, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        self._stacks = watch_for_stack_dumps()
         module, name = factory.split(":")
         self._target = getattr(importlib.import_module(module), name)(**kwargs)
 
@@ -38,8 +40,14 @@ class _Host:
             return ray.util.get_node_ip_address(), probe.getsockname()[1]
 
     def identity(self) -> dict[str, Any]:
-        """Return process id and node, for messages and tests."""
-        return {"pid": os.getpid(), "node": socket.gethostname(), "python": sys.executable}
+        """Return process id and node, for messages and tests, and where its stacks can be read."""
+        return {
+            "pid": os.getpid(),
+            "node": socket.gethostname(),
+            "node_id": ray.get_runtime_context().get_node_id(),
+            "python": sys.executable,
+            "stacks": self._stacks,
+        }
 
 
 @ray.remote(concurrency_groups={"control": 2})  # pyright: ignore[reportCallIssue]  # not in its stubs

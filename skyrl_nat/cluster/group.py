@@ -1,79 +1,150 @@
-"""Calls to a group of actors: a deadline on each, and errors that name role, rank and node."""
+"""Calls to a group of actors: a deadline on each, a list of who is waited for, and errors that name role and node."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+import copy
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Self
 
 import ray
 from ray.actor import ActorHandle
 from ray.exceptions import RayActorError, RayTaskError
 
-from skyrl_nat.errors import DeadlineError, SkyRLNatError, WorkerError
+from skyrl_nat.errors import LostWorkerError, SilentWorkerError, SkyRLNatError, WorkerError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wait:
+    """A call that has no answer yet."""
+
+    role: str
+    rank: int
+    method: str
+    since: float
+    """`time.monotonic` of the call."""
 
 
 class ActorGroup:
-    """The actors of one role, in rank order; implements `weight_sync.base.WorkerCalls`."""
+    """The actors of one role; implements `weight_sync.base.WorkerCalls`.
 
-    def __init__(self, role: str, handles: Sequence[ActorHandle], *, timeout_s: float) -> None:
-        """Wrap started actors.
+    Calls go to the actors of `ranks`: one that died may be left out, started anew and taken in again.
+    """
+
+    def __init__(
+        self, role: str, make: Callable[[int], ActorHandle], ranks: Sequence[int], *, timeout_s: float
+    ) -> None:
+        """Start all actors.
 
         Args:
             role: For messages.
-            handles: In rank order.
+            make: Starts the actor of a rank.
+            ranks: All of the role.
             timeout_s: Deadline of one call.
         """
         self.role = role
-        self.handles = list(handles)
+        self.ranks = list(ranks)
+        """Who is called, in rank order."""
+        self.waits: set[Wait] = set()
+        self.identities: dict[int, dict[str, Any]] = {}
+        """Process id and node by rank."""
+        self._make = make
+        self._handles = {rank: make(rank) for rank in ranks}
         self._timeout_s = timeout_s
-        self._nodes: dict[int, str] = {}
 
     @property
     def size(self) -> int:
-        """Number of actors."""
-        return len(self.handles)
+        """Number of actors that are called."""
+        return len(self.ranks)
 
-    async def wait_ready(self, timeout_s: float) -> list[dict[str, Any]]:
+    def snapshot(self) -> Self:
+        """Return the group as it is now: who leaves or comes later changes nothing in it."""
+        return copy.copy(self)
+
+    async def wait_ready(self, timeout_s: float, ranks: Sequence[int] | None = None) -> list[dict[str, Any]]:
         """Wait until every actor answers; returns their process ids and nodes."""
-        refs = [handle.control.remote("identity") for handle in self.handles]
-        identities = await self._gather("start", refs, timeout_s)
-        self._nodes = {rank: str(identity["node"]) for rank, identity in enumerate(identities)}
-        return identities
+        waited = self.ranks if ranks is None else ranks
+        found = await self._gather("start", {rank: self._control(rank) for rank in waited}, timeout_s)
+        self.identities |= dict(zip(waited, found, strict=True))
+        return found
+
+    async def probe(self, timeout_s: float, method: str | None = None) -> dict[int, str]:
+        """Ask every actor for a sign of life.
+
+        Args:
+            timeout_s: Time to answer in.
+            method: Of the worker, raises if it is not well; None asks the actor only, also while a call is running.
+
+        Returns:
+            What is wrong with each that is not well, by rank.
+        """
+        refs = [
+            self._control(rank) if method is None else self._handles[rank].call.remote(method) for rank in self.ranks
+        ]
+        name = method or "identity"
+        calls = [self._one(rank, name, ref, timeout_s) for rank, ref in zip(self.ranks, refs, strict=True)]
+        answers = dict(zip(self.ranks, await asyncio.gather(*calls, return_exceptions=True), strict=True))
+        ill = {rank: str(answer) for rank, answer in answers.items() if isinstance(answer, BaseException)}
+        if method is None:
+            self.identities |= {rank: answer for rank, answer in answers.items() if isinstance(answer, dict)}
+        return ill
+
+    async def restart(self, rank: int, timeout_s: float) -> None:
+        """Kill an actor and start it anew; what it held is lost."""
+        ray.kill(self._handles[rank])
+        self._handles[rank] = self._make(rank)
+        await self.wait_ready(timeout_s, [rank])
+
+    def end(self, rank: int) -> None:
+        """Kill an actor; Ray starts it anew as often as it was told to, and calls in flight fail."""
+        ray.kill(self._handles[rank], no_restart=False)
+
+    def leave_out(self, rank: int) -> None:
+        """Call an actor no more."""
+        self.ranks = [other for other in self.ranks if other != rank]
+
+    def take_in(self, rank: int) -> None:
+        """Call an actor again."""
+        self.ranks = sorted({*self.ranks, rank})
 
     async def rendezvous(self) -> tuple[str, int]:
-        """Return address and free port of rank 0."""
-        address, port = await self._one(0, "address", self.handles[0].control.remote("address"), self._timeout_s)
+        """Return address and free port of the first actor."""
+        first = self.ranks[0]
+        address, port = await self._one(first, "address", self._control(first, "address"), self._timeout_s)
         return str(address), int(port)
 
     async def call_all(self, method: str, *args: Any, **kwargs: Any) -> list[Any]:
         """Call a method on every actor; the first failure is raised at once, without waiting for the others."""
-        refs = [handle.call.remote(method, *args, **kwargs) for handle in self.handles]
+        refs = {rank: self._handles[rank].call.remote(method, *args, **kwargs) for rank in self.ranks}
         return await self._gather(method, refs, self._timeout_s)
 
     async def call_each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call a method on every actor with its own arguments."""
-        refs = [handle.call.remote(method, *args) for handle, args in zip(self.handles, arguments, strict=True)]
+        refs = {
+            rank: self._handles[rank].call.remote(method, *args)
+            for rank, args in zip(self.ranks, arguments, strict=True)
+        }
         return await self._gather(method, refs, self._timeout_s)
 
     async def call_one(self, rank: int, method: str, *args: Any, timeout_s: float | None = None) -> Any:
         """Call a method on one actor; a call that nobody waits for any more is cancelled there too."""
-        ref = self.handles[rank].call.remote(method, *args)
+        ref = self._handles[rank].call.remote(method, *args)
         try:
             return await self._one(rank, method, ref, timeout_s or self._timeout_s)
-        except (asyncio.CancelledError, DeadlineError):
+        except (asyncio.CancelledError, SilentWorkerError):
             ray.cancel(ref)
             raise
 
     def call_opaque(self, rank: int, method: str, *args: Any) -> Any:
         """Start a call and return its reference, to be passed on to other actors without coming here."""
-        return self.handles[rank].call.remote(method, *args)
+        return self._handles[rank].call.remote(method, *args)
 
-    def kill(self) -> None:
-        """End all actors at once."""
-        for handle in self.handles:
-            ray.kill(handle)
+    def _control(self, rank: int, method: str = "identity") -> Any:
+        return self._handles[rank].control.remote(method)
 
-    async def _gather(self, method: str, refs: Sequence[Any], timeout_s: float) -> list[Any]:
-        calls = [asyncio.ensure_future(self._one(rank, method, ref, timeout_s)) for rank, ref in enumerate(refs)]
+    async def _gather(self, method: str, refs: dict[int, Any], timeout_s: float) -> list[Any]:
+        calls = [asyncio.ensure_future(self._one(rank, method, ref, timeout_s)) for rank, ref in refs.items()]
         try:
             return list(await asyncio.gather(*calls))
         except BaseException:
@@ -83,15 +154,17 @@ class ActorGroup:
             raise
 
     async def _one(self, rank: int, method: str, ref: Any, timeout_s: float) -> Any:
-        who = f"{self.role} {rank} on node {self._nodes.get(rank, 'unknown')}"
+        node = self.identities.get(rank, {}).get("node", "unknown")
+        who = f"{self.role} {rank} on node {node}"
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(ref.future()), timeout_s)
+            with self._waiting(rank, method):
+                return await asyncio.wait_for(asyncio.wrap_future(ref.future()), timeout_s)
         except TimeoutError as error:
-            raise DeadlineError(
+            raise SilentWorkerError(
                 f"{who} must answer `{method}` within {timeout_s:g} s, it did not. Look at its log, or raise the limit"
             ) from error
         except RayActorError as error:
-            raise WorkerError(
+            raise LostWorkerError(
                 f"{who} must stay alive during `{method}`, it died: {_first_line(error)}. Go on with resume=latest"
             ) from error
         except RayTaskError as error:
@@ -99,6 +172,15 @@ class ActorGroup:
             if isinstance(cause, SkyRLNatError):
                 raise type(cause)(*cause.args) from error
             raise WorkerError(f"{who} failed in `{method}`: {type(cause).__name__}: {cause}") from error
+
+    @contextmanager
+    def _waiting(self, rank: int, method: str) -> Iterator[None]:
+        wait = Wait(self.role, rank, method, time.monotonic())
+        self.waits.add(wait)
+        try:
+            yield
+        finally:
+            self.waits.discard(wait)
 
 
 class BaseModelCalls:
@@ -112,6 +194,11 @@ class BaseModelCalls:
     def size(self) -> int:
         """Number of ranks."""
         return self._policy.size
+
+    @property
+    def ranks(self) -> list[int]:
+        """Those of the policy."""
+        return self._policy.ranks
 
     async def call_all(self, method: str, *args: Any, **kwargs: Any) -> list[Any]:
         """Call a method on every rank; see `call_each`."""

@@ -2,17 +2,18 @@
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from ray.actor import ActorHandle
 from ray.util.placement_group import PlacementGroup
 
 from skyrl_nat.cluster.actors import spawn
 from skyrl_nat.cluster.clients import RemoteEngine, RemoteEnvironments, RemoteRewards
 from skyrl_nat.cluster.group import ActorGroup, BaseModelCalls
-from skyrl_nat.cluster.placement import PlacementPlan, plan_placement
+from skyrl_nat.cluster.placement import PlacementPlan, Slot, plan_placement
 from skyrl_nat.cluster.session import ray_session, reserved
 from skyrl_nat.config.cluster import Device
 from skyrl_nat.config.rollout import EngineKind
@@ -25,7 +26,6 @@ ENGINES = {
     EngineKind.vllm: "skyrl_nat.engines.vllm:VllmEngine",
     EngineKind.hf: "skyrl_nat.engines.hf:HfEngine",
 }
-ANY_NUMBER_OF_RESTARTS = -1
 VALIDATION_DEADLINE_IN_JOBS = 12
 """A validation may start servers, run the ladder, the package's own tests and its MCP script before it counts as
 stuck: a slow answer gets its verdict, not a deadline."""
@@ -43,15 +43,38 @@ class Topology:
     environments: RemoteEnvironments
     rewards: RemoteRewards | None
     """None where the family's own step rewards count."""
-    identities: dict[str, list[dict[str, Any]]]
-    """Process ids and nodes by role."""
-    computing: list[ActorGroup]
-    """Those on the devices: policy, engines, and a reference of its own."""
+    groups: list[ActorGroup]
+    """All of the above that have actors of their own."""
+    starter: "_Starter"
 
     async def usage(self) -> dict[str, list[Usage]]:
-        """Ask all that compute what they did since the last call, by role and rank."""
-        answers = await asyncio.gather(*(group.call_all("usage") for group in self.computing))
-        return {group.role: usages for group, usages in zip(self.computing, answers, strict=True)}
+        """Ask all that compute what they did since the last call, by role and rank; who is away did nothing."""
+        computing = [group for group in self.groups if group.role in ("policy", "reference", "engine")]
+        answers = await asyncio.gather(*(_usage(group) for group in computing))
+        return {group.role: usages for group, usages in zip(computing, answers, strict=True)}
+
+    async def restart_engine(self, rank: int) -> None:
+        """Put a new engine in the place of one; it has the starting model's weights and is not called yet."""
+        await self.engines.restart(rank, self.starter.config.cluster.start_timeout_s)
+        await self.engines.call_one(rank, "start")
+
+    async def restart_policy(self) -> None:
+        """Start the ranks of policy and reference anew, with the starting model."""
+        limit = self.starter.config.cluster.start_timeout_s
+        groups = [group for group in self.groups if group.role in ("policy", "reference")]
+        await asyncio.gather(*(group.restart(rank, limit) for group in groups for rank in group.ranks))
+        await asyncio.gather(*(self.starter.build(group) for group in groups))
+
+
+async def _usage(group: ActorGroup) -> list[Usage]:
+    calls = {rank: asyncio.ensure_future(group.call_one(rank, "usage")) for rank in group.ranks}
+    answers = dict(zip(calls, await asyncio.gather(*calls.values(), return_exceptions=True), strict=True))
+    for answer in answers.values():
+        if isinstance(answer, BaseException) and group.role != "engine":
+            raise answer
+    return [
+        found if isinstance(found := answers.get(rank), Usage) else Usage(intervals=[]) for rank in group.identities
+    ]
 
 
 @contextlib.asynccontextmanager
@@ -96,14 +119,14 @@ class _Starter:
         model_path: Path,
         total_steps: int,
     ) -> None:
-        self._config = config
+        self.config = config
         self._plan = plan
         self._bundle = bundle
         self._model_path = str(model_path)
         self._total_steps = total_steps
 
     async def start(self) -> Topology:
-        config = self._config
+        config = self.config
         policy = self._policy_group("policy", "skyrl_nat.workers.policy:PolicyWorker", self._policy_arguments())
         own_reference = None
         if config.algorithm.needs_reference and not config.model.lora.rank:
@@ -123,9 +146,9 @@ class _Starter:
         rewards = self._reward_group()
         groups = [group for group in (policy, own_reference, engines, environments, rewards) if group is not None]
         limit = config.cluster.start_timeout_s
-        identities = await asyncio.gather(*[group.wait_ready(limit) for group in groups])
+        await asyncio.gather(*[group.wait_ready(limit) for group in groups])
         await asyncio.gather(
-            self._start_engines(engines), self._build(policy), *([self._build(own_reference)] if own_reference else [])
+            self._start_engines(engines), self.build(policy), *([self.build(own_reference)] if own_reference else [])
         )
         return Topology(
             plan=self._plan,
@@ -137,33 +160,34 @@ class _Starter:
             ],
             environments=RemoteEnvironments(environments),
             rewards=None if rewards is None else RemoteRewards(rewards),
-            identities={group.role: found for group, found in zip(groups, identities, strict=True)},
-            computing=[group for group in (policy, own_reference, engines) if group is not None],
+            groups=groups,
+            starter=self,
         )
 
     def _reference(self, policy: ActorGroup, own: ActorGroup | None) -> WorkerCalls | None:
         """Return who answers for the reference: with LoRA the policy itself, without its adapters."""
-        if own is None and self._config.algorithm.needs_reference:
+        if own is None and self.config.algorithm.needs_reference:
             return BaseModelCalls(policy)
         return own
 
     async def _start_engines(self, engines: ActorGroup) -> None:
         """Start engines that share a GPU one after the other: each looks how much of its memory is left."""
-        places = engines.size // self._config.cluster.num_engines_per_gpu
+        places = engines.size // self.config.cluster.num_engines_per_gpu
         for first in range(0, engines.size, places):
             ranks = range(first, first + places)
             await asyncio.gather(*(engines.call_one(rank, "start") for rank in ranks))
 
-    async def _build(self, group: ActorGroup) -> None:
+    async def build(self, group: ActorGroup) -> None:
+        """Join the ranks of a group and load its model."""
         address, port = await group.rendezvous()
-        timeout_s = self._config.cluster.call_timeout_s
+        timeout_s = self.config.cluster.call_timeout_s
         await group.call_each(
             "init_process_group", [(rank, group.size, address, port, timeout_s) for rank in range(group.size)]
         )
         await group.call_all("build")
 
     def _policy_arguments(self) -> dict[str, Any]:
-        config = self._config
+        config = self.config
         return {
             **self._reference_arguments(),
             "optimizer": config.optimizer,
@@ -173,7 +197,7 @@ class _Starter:
         }
 
     def _reference_arguments(self) -> dict[str, Any]:
-        config = self._config
+        config = self.config
         return {
             "model_path": self._model_path,
             "model": config.model,
@@ -185,49 +209,31 @@ class _Starter:
         }
 
     def _policy_group(self, role: str, factory: str, arguments: dict[str, Any]) -> ActorGroup:
-        handles = [
-            spawn(
-                slot,
-                factory,
-                arguments,
-                group=self._bundle,
-                plan=self._plan,
-                is_async=False,
-            )
-            for slot in self._plan.of_role("policy")
-        ]
-        return ActorGroup(role, handles, timeout_s=self._config.cluster.call_timeout_s)
+        make = self._maker("policy", factory, lambda slot: arguments, is_async=False)
+        return self._group(role, make, "policy", self.config.cluster.call_timeout_s)
 
     def _engine_group(self) -> ActorGroup:
-        config = self._config
-        handles = []
-        for slot in self._plan.of_role("engine"):
-            arguments: dict[str, Any] = {
-                "model_path": self._model_path,
-                "config": config.engine,
-                "max_model_len": config.rollout.max_total_tokens,
-                "device": str(config.cluster.device),
-                "seed": config.seed + slot.rank,
-                "num_threads": self._plan.num_threads,
-            }
-            if config.engine.kind is EngineKind.vllm:
-                arguments["lora"] = config.model.lora
-                if config.cluster.device is Device.cuda:
-                    arguments["tensor_parallel_size"] = config.cluster.num_gpus_per_engine
-            handles.append(
-                spawn(
-                    slot,
-                    ENGINES[config.engine.kind],
-                    arguments,
-                    group=self._bundle,
-                    plan=self._plan,
-                    is_async=True,
-                )
-            )
-        return ActorGroup("engine", handles, timeout_s=config.engine.start_timeout_s)
+        make = self._maker("engine", ENGINES[self.config.engine.kind], self._engine_arguments, is_async=True)
+        return self._group("engine", make, "engine", self.config.engine.start_timeout_s)
+
+    def _engine_arguments(self, slot: Slot) -> dict[str, Any]:
+        config = self.config
+        arguments: dict[str, Any] = {
+            "model_path": self._model_path,
+            "config": config.engine,
+            "max_model_len": config.rollout.max_total_tokens,
+            "device": str(config.cluster.device),
+            "seed": config.seed + slot.rank,
+            "num_threads": self._plan.num_threads,
+        }
+        if config.engine.kind is EngineKind.vllm:
+            arguments["lora"] = config.model.lora
+            if config.cluster.device is Device.cuda:
+                arguments["tensor_parallel_size"] = config.cluster.num_gpus_per_engine
+        return arguments
 
     def _reward_group(self) -> ActorGroup | None:
-        config = self._config
+        config = self.config
         if not has_validator(config.environment.family, config.environment):
             return None
         return self._cpu_group(
@@ -242,21 +248,45 @@ class _Starter:
         )
 
     def _cpu_group(self, role: str, factory: str, arguments: dict[str, Any]) -> ActorGroup:
-        handles = [
-            spawn(
-                slot,
+        make = self._maker(
+            role,
+            factory,
+            lambda slot: arguments,
+            is_async=True,
+            max_restarts=self.config.recovery.max_worker_restarts,
+        )
+        return self._group(role, make, role, self.config.rollout.rollout_timeout_s)
+
+    def _group(self, role: str, make: Callable[[int], ActorHandle], place: str, timeout_s: float) -> ActorGroup:
+        return ActorGroup(role, make, [slot.rank for slot in self._plan.of_role(place)], timeout_s=timeout_s)
+
+    def _maker(
+        self,
+        place: str,
+        factory: str,
+        arguments: Callable[[Slot], dict[str, Any]],
+        *,
+        is_async: bool,
+        max_restarts: int = 0,
+    ) -> Callable[[int], ActorHandle]:
+        """Return what starts the actor of a rank, in the slots of the role `place`."""
+        slots = self._plan.of_role(place)
+
+        def make(rank: int) -> ActorHandle:
+            return spawn(
+                slots[rank],
                 factory,
-                arguments,
+                arguments(slots[rank]),
                 group=self._bundle,
                 plan=self._plan,
-                is_async=True,
-                max_restarts=ANY_NUMBER_OF_RESTARTS,
+                is_async=is_async,
+                max_restarts=max_restarts,
             )
-            for slot in self._plan.of_role(role)
-        ]
-        return ActorGroup(role, handles, timeout_s=self._config.rollout.rollout_timeout_s)
+
+        return make
 
 
 def describe(topology: Topology) -> dict[str, Any]:
     """Return the placement and process ids, for the run folder."""
-    return {"slots": [asdict(slot) for slot in topology.plan.slots], "identities": topology.identities}
+    identities = {group.role: list(group.identities.values()) for group in topology.groups}
+    return {"slots": [asdict(slot) for slot in topology.plan.slots], "identities": identities}

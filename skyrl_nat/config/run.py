@@ -12,6 +12,7 @@ from skyrl_nat.config.environment import EnvironmentConfig
 from skyrl_nat.config.model import Dtype, ModelConfig, Offload, OptimizerConfig
 from skyrl_nat.config.outputs import AlarmsConfig, CheckpointConfig, EvaluationConfig, TrackingConfig
 from skyrl_nat.config.planner import PlannerConfig
+from skyrl_nat.config.recovery import RecoveryConfig
 from skyrl_nat.config.rollout import AdapterPush, EngineConfig, EngineKind, RolloutConfig
 
 MAX_VLLM_RANK = 512
@@ -99,6 +100,7 @@ class RunConfig:
     environment: EnvironmentConfig = field(default_factory=EnvironmentConfig)
     trainer: TrainerConfig = field(default_factory=TrainerConfig)
     checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
+    recovery: RecoveryConfig = field(default_factory=RecoveryConfig)
     evaluation: EvaluationConfig = field(default_factory=EvaluationConfig)
     alarms: AlarmsConfig = field(default_factory=AlarmsConfig)
     tracking: TrackingConfig = field(default_factory=TrackingConfig)

@@ -40,6 +40,8 @@ class StepAccountant:
         self._shape = ModelShape.of_folder(model_path)
         self.num_pushed_bytes = 0
         """That each engine took in the last push."""
+        self.slowest_step_s = 0.0
+        """So far; 0 before the first step."""
         self._start = 0.0
         self._is_interrupted = True
         self._intervals: list[list[Interval]] = [[] for _ in range(self._num_devices)]
@@ -74,6 +76,7 @@ class StepAccountant:
             metrics: What the update returned: token counts of the batch.
         """
         window = Window(self._start, time.time())
+        self.slowest_step_s = max(self.slowest_step_s, window.seconds)
         usage = await self._topology.usage()
         devices = self._intervals
         for role, usages in usage.items():

@@ -3,22 +3,17 @@
 from skyrl_nat.controller.evaluate import evaluate
 from skyrl_nat.controller.run import Run
 from skyrl_nat.controller.update import update_policy
-from skyrl_nat.evaluation.evaluator import EvaluationResult
 
 
-async def train(run: Run) -> list[EvaluationResult]:
+async def train(run: Run) -> None:
     """Train until the last step: take groups, update the policy, push the weights, save, evaluate.
 
     Staleness is a number, not another loop: the producer plays as far ahead as the bound allows. With 0 it
     waits for the pushed weights before it starts the next batch.
-
-    Returns:
-        The evaluations of held-out tasks, first and last included where the config asks for them.
     """
-    evaluations: list[EvaluationResult] = []
     await run.push_weights()
-    if run.config.evaluation.before_and_after:
-        evaluations.append(await evaluate(run, run.step))
+    if run.config.evaluation.before_and_after and not run.evaluations:
+        await evaluate(run)
     run.producer.start_at(run.step)
 
     while run.step < run.total_steps:
@@ -36,6 +31,4 @@ async def train(run: Run) -> list[EvaluationResult]:
         if run.is_checkpoint_due():
             await run.save_checkpoint()
         if run.is_evaluation_due():
-            evaluations.append(await evaluate(run, run.step))
-
-    return evaluations
+            await evaluate(run)

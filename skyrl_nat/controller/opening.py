@@ -11,7 +11,7 @@ from typing import Any
 
 from skyrl_nat.checkpoint.manager import CheckpointManager, read_state
 from skyrl_nat.checkpoint.pretrained import resolve_model
-from skyrl_nat.cluster.topology import describe, start_topology
+from skyrl_nat.cluster.topology import start_topology
 from skyrl_nat.config.load import save_config
 from skyrl_nat.config.run import RunConfig
 from skyrl_nat.controller.run import Run, RunData
@@ -57,7 +57,7 @@ async def open_run(config: RunConfig, *, is_training: bool = True) -> AsyncItera
                     console=console,
                     tracker=tracker,
                 )
-                _write_json(run.folder / "topology.json", describe(topology))
+                run.write_topology()
                 if start is not None:
                     await run.load_checkpoint(start)
                 if is_training:

@@ -1,25 +1,27 @@
 """Opening, saving, resuming and closing a run."""
 
-import contextlib
 import dataclasses
-from collections.abc import AsyncIterator, Mapping, Sequence
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 
 from skyrl_nat.batching.advantages import has_signal
 from skyrl_nat.checkpoint.manager import CheckpointManager, read_state
-from skyrl_nat.cluster.topology import Topology
+from skyrl_nat.cluster.topology import Topology, describe
 from skyrl_nat.config.algorithm import DynamicSampling
-from skyrl_nat.config.cluster import Device, Placement, Transport
 from skyrl_nat.config.environment import Curriculum
-from skyrl_nat.config.model import Offload
 from skyrl_nat.config.run import RunConfig
 from skyrl_nat.controller.accounting import StepAccountant
+from skyrl_nat.controller.devices import Devices
+from skyrl_nat.controller.keeper import Keeper
 from skyrl_nat.controller.update import Coefficients
 from skyrl_nat.data.prompts import PromptStream
 from skyrl_nat.data.task_source import TaskSource
 from skyrl_nat.engines.pool import EnginePool
-from skyrl_nat.errors import StoppedError, WeightSyncError
+from skyrl_nat.errors import StoppedError
+from skyrl_nat.evaluation.evaluator import EvaluationResult
 from skyrl_nat.monitoring.alarms import check_alarms
 from skyrl_nat.monitoring.console import ConsoleBackend
 from skyrl_nat.monitoring.metrics import group_metrics, staleness_metrics
@@ -35,9 +37,6 @@ from skyrl_nat.rollouts.recorded import RecordedGroups
 from skyrl_nat.rollouts.recorder import RolloutRecorder
 from skyrl_nat.rollouts.runner import GroupRunner, Player
 from skyrl_nat.types import RolloutGroup, Task
-from skyrl_nat.weight_sync.base import WeightTransport, WorkerCalls
-from skyrl_nat.weight_sync.direct import DirectTransport
-from skyrl_nat.weight_sync.host import HostTransport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,33 +47,6 @@ class RunData:
     validation_tasks: list[Task]
     recorded: RecordedGroups | None = None
     """Finished groups that stand in for playing the training tasks."""
-
-
-@dataclass(slots=True)
-class Moved:
-    """What one step moved between devices and host memory."""
-
-    offload_s: float = 0.0
-    onload_s: float = 0.0
-    offload_bytes: float = 0.0
-    """Of all ranks."""
-
-    def add_offload(self, ranks: Sequence[Mapping[str, float]]) -> None:
-        """Count a move to host memory; ranks move at once, and the slowest is waited for."""
-        self.offload_s += max(rank["seconds"] for rank in ranks)
-        self.offload_bytes += sum(rank["bytes"] for rank in ranks)
-
-    def add_onload(self, ranks: Sequence[Mapping[str, float]]) -> None:
-        """Count a move back."""
-        self.onload_s += max(rank["seconds"] for rank in ranks)
-
-    def metrics(self) -> dict[str, float]:
-        """Return the step's metrics."""
-        return {
-            "time/offload_s": self.offload_s,
-            "time/onload_s": self.onload_s,
-            "offload/gib": self.offload_bytes / 2**30,
-        }
 
 
 class Run:
@@ -103,6 +75,10 @@ class Run:
         self.total_steps = config.total_steps(len(data.train_tasks))
         self.step = 0
         """Batches trained; also the policy version that the engines serve after a push."""
+        self.saved_step = 0
+        """Of the newest checkpoint."""
+        self.evaluations: list[EvaluationResult] = []
+        """Of held-out tasks, in this process."""
         self.coefficients = Coefficients(config.algorithm.kl_coefficient, config.algorithm.entropy_coefficient)
         self.checkpoints = CheckpointManager(self.folder / "checkpoints", keep_last=config.checkpoint.keep_last)
         self.recorder = RolloutRecorder(self.folder / "rollouts")
@@ -121,53 +97,54 @@ class Run:
             config=config.rollout,
         )
         self.account = StepAccountant(config, topology, model_path)
-        self._transport = _make_transport(config, topology)
-        self._is_connected = False
-        self._moved = Moved()
+        self.keeper = Keeper(
+            topology,
+            self.pool,
+            config.recovery,
+            push=lambda ranks: self.devices.push_to_new(ranks, self.step),
+            warn=console.warn,
+            on_change=self.write_topology,
+        )
+        self.devices = Devices(config, topology, self.account, leave_out_dead=self.keeper.leave_out_dead)
         self.stream = PromptStream(
             data.train_tasks, seed=config.seed, easy_first=config.environment.curriculum is Curriculum.easy_first
         )
         self.producer = self._make_producer()
 
-    @contextlib.asynccontextmanager
-    async def rollout_phase(self) -> AsyncIterator[None]:
-        """Hold the devices for engines: they are theirs already, only the time is noted."""
-        with self.account.phase("rollout"):
-            yield
+    def rollout_phase(self, name: str = "rollout") -> AbstractAsyncContextManager[None]:
+        """Hold the devices for engines."""
+        return self.devices.rollout_phase(name)
 
-    @contextlib.asynccontextmanager
-    async def training_phase(self) -> AsyncIterator[None]:
-        """Hold the devices for training: colocated engines give their GPU memory back meanwhile."""
-        with self.account.phase("train"):
-            if self._shares_gpus:
-                await self.engines.call_all("pause")
-                await self.engines.call_all("sleep")
-            self._moved = Moved()
-            for workers in self._offloading():
-                self._moved.add_onload(await workers.call_all("onload"))
-            yield
-            await self._offload(Offload.optimizer)
-            if self._shares_gpus:
-                await self.policy.call_all("release_memory")
-                await self.engines.call_all("wake", ["weights"])
+    def training_phase(self) -> AbstractAsyncContextManager[None]:
+        """Hold the devices for training."""
+        return self.devices.training_phase()
 
     async def push_weights(self) -> None:
         """Give the engines the policy's weights as version `step`; they serve nothing meanwhile."""
-        with self.account.phase("push"):
-            await self._push_weights()
+        await self.devices.push(self.step)
 
-    async def _push_weights(self) -> None:
-        if not self._is_connected:
-            await self._transport.connect(self.policy, self.engines)
-            self._is_connected = True
-        await self.engines.call_all("pause")
-        self.account.num_pushed_bytes = await self._transport.push(self.policy, self.engines, self.step)
-        await self._offload(self.config.model.offload)
-        if self._shares_gpus:
-            await self.engines.call_all("wake", ["kv_cache"])
-        if self.config.weight_sync.verify_checksums:
-            await self._verify_checksums()
-        await self.engines.call_all("resume")
+    async def restart_policy(self) -> None:
+        """Put new ranks in the place of policy and reference, and go back to the newest checkpoint."""
+        await self.producer.close()
+        await self.topology.restart_policy()
+        newest = self.checkpoints.latest()
+        if newest is None:
+            self.step, self.stream.position = 0, 0
+            algorithm = self.config.algorithm
+            self.coefficients = Coefficients(algorithm.kl_coefficient, algorithm.entropy_coefficient)
+            self.producer = self._make_producer()
+        else:
+            await self.load_checkpoint(newest)
+        self.devices.forget_policy()
+        self.account.interrupt()
+        self.tracker.rewind(self.step)
+
+    def write_topology(self) -> None:
+        """Write down which process is where, for people and scripts."""
+        text = json.dumps(describe(self.topology), indent=1) + "\n"
+        part = self.folder / "topology.json.part"
+        part.write_text(text, encoding="utf-8")
+        part.replace(self.folder / "topology.json")
 
     async def begin_step(self) -> None:
         """Start the account of a step."""
@@ -192,10 +169,13 @@ class Run:
             "rollout/flat_groups/count": float(counts.flat_groups),
             **metrics,
             **account,
-            **(self._moved.metrics() if self._offloading() else {}),
+            **self.devices.moved(),
         }
         alarms = check_alarms(everything, self.config)
-        self.tracker.log(self.step, everything | {"alarm/count": float(len(alarms))})
+        restarts = {"recovery/engine_restarts/count": float(self.keeper.num_engine_restarts)}
+        self.tracker.log(self.step, everything | restarts | {"alarm/count": float(len(alarms))})
+        self.devices.is_in_step = False
+        self.keeper.on_step()
         for alarm in alarms:
             self.console.warn(f"ALARM at step {self.step}: {alarm.text}")
         fatal = [alarm.text for alarm in alarms if alarm.is_fatal]
@@ -224,6 +204,10 @@ class Run:
         """Save policy, optimizer and stream position; the folder appears only when it is complete."""
         self.console.status(f"saving step {self.step}")
         self.account.interrupt()
+        with self.devices.in_phase("save"):
+            return await self._save()
+
+    async def _save(self) -> Path:
         part = self.checkpoints.begin(self.step)
         await self.policy.call_all("save", str(part / "policy"))
         state = {
@@ -232,35 +216,19 @@ class Run:
             "seed": self.config.seed,
             "coefficients": dataclasses.asdict(self.coefficients),
         }
-        return self.checkpoints.commit(part, state)
+        folder = self.checkpoints.commit(part, state)
+        self.saved_step = self.step
+        return folder
 
     async def load_checkpoint(self, checkpoint: Path) -> None:
         """Go on from a checkpoint."""
         state = read_state(checkpoint)
         self.console.status(f"loading {checkpoint}")
         await self.policy.call_all("load", str(checkpoint / "policy"))
-        self.step = int(state["step"])
+        self.step = self.saved_step = int(state["step"])
         self.stream.position = int(state["position"])
         self.coefficients = Coefficients(**state["coefficients"])
         self.producer = self._make_producer()
-
-    @property
-    def _shares_gpus(self) -> bool:
-        cluster = self.config.cluster
-        return cluster.device is Device.cuda and cluster.placement is Placement.colocated
-
-    async def _offload(self, what: Offload) -> None:
-        """Move what may wait in host memory there, if the config asks for it."""
-        for workers in self._offloading():
-            self._moved.add_offload(await workers.call_all("offload", what))
-
-    def _offloading(self) -> list[WorkerCalls]:
-        """Return the workers that give up memory: none, or the policy and a reference with a model of its own."""
-        if self.config.model.offload is Offload.none:
-            return []
-        if self.reference is None or self.config.model.lora.rank:
-            return [self.policy]
-        return [self.policy, self.reference]
 
     async def _play(self, task: Task, index: int) -> RolloutGroup:
         """Play one group of the training set."""
@@ -297,27 +265,3 @@ class Run:
             ),
             has_signal=self._has_signal,
         )
-
-    async def _verify_checksums(self) -> None:
-        expected = (await self.policy.call_all("checksums", self.config.engine.dtype))[0]
-        for rank, found in enumerate(await self.engines.call_all("checksums")):
-            wrong = sorted(name for name in expected if found.get(name) != expected[name])
-            if wrong:
-                raise WeightSyncError(
-                    f"Engine {rank} must hold the policy's weights bit for bit after a push, {len(wrong)} tensors "
-                    f"differ: {', '.join(wrong[:5])}. Restart the run and report this"
-                )
-
-
-def _make_transport(config: RunConfig, topology: Topology) -> WeightTransport:
-    sync = config.weight_sync
-    if sync.transport is Transport.host:
-        return HostTransport(sync.timeout_s, dtype=config.engine.dtype)
-    return DirectTransport(
-        sync.timeout_s,
-        kind=sync.transport,
-        dtype=config.engine.dtype,
-        device=str(config.cluster.device),
-        senders=topology.plan.neighbours(),
-        bucket_mib=sync.bucket_mib,
-    )

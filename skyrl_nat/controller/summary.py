@@ -1,13 +1,11 @@
 """The table at the end of a run: what was learned, and where everything lies."""
 
-from collections.abc import Sequence
-
 from skyrl_nat.controller.run import Run
-from skyrl_nat.evaluation.evaluator import EvaluationResult
 
 
-def show_summary(run: Run, evaluations: Sequence[EvaluationResult], seconds: float) -> None:
+def show_summary(run: Run, seconds: float) -> None:
     """Print held-out reward and success before and after, with every reward part."""
+    evaluations = run.evaluations
     if len(evaluations) >= 2:
         before, after = evaluations[0], evaluations[-1]
         rows = [

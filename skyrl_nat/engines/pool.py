@@ -23,8 +23,8 @@ class EnginePool:
     """Spreads requests over engines.
 
     An engine that raised anything, or did not answer in time, gets no further request until
-    `mark_healthy`: whoever restarts it and brings its weights up to date says so. The failed request is
-    not repeated here, as one bad request could then take every engine along.
+    `mark_healthy`: whoever restarts it and brings its weights up to date says so, and learns of faults from
+    `wait_for_fault`. The failed request is not repeated here, as one bad request could then take every engine along.
 
     Args:
         engines: The engines, or handles to them.
@@ -45,7 +45,12 @@ class EnginePool:
         self._max_model_len = max_model_len
         self._loads = [0] * len(self._engines)
         self._faults: dict[int, str] = {}
+        self.silent: set[int] = set()
+        """Unhealthy engines that did not answer: they may live and yet be of no use."""
         self._engine_of: OrderedDict[str, int] = OrderedDict()
+        self._changed = asyncio.Event()
+        self.is_kept = False
+        """Whether somebody mends engines: requests then wait for one where none is healthy, instead of failing."""
 
     @property
     def healthy(self) -> list[int]:
@@ -65,10 +70,19 @@ class EnginePool:
     def mark_healthy(self, index: int) -> None:
         """Give an engine requests again; its weights must be those of the current version."""
         self._faults.pop(index, None)
+        self.silent.discard(index)
+        self._signal()
 
     def mark_unhealthy(self, index: int, cause: str) -> None:
         """Give an engine no more requests until `mark_healthy`."""
-        self._faults[index] = cause
+        self._faults.setdefault(index, cause)
+        self._signal()
+
+    async def wait_for_fault(self) -> dict[int, str]:
+        """Return the faults once there are any."""
+        while not self._faults:
+            await self._changed.wait()
+        return self.faults
 
     def replace(self, index: int, engine: Generates) -> None:
         """Put a new engine in the place of a dead one; it stays unhealthy until `mark_healthy`."""
@@ -83,6 +97,7 @@ class EnginePool:
             DeadlineError: The engine did not answer in time.
         """
         self._require_room(request)
+        await self._wait_for_engine()
         index = self._choose(request.request_id.split("/", 1)[0])
         engine = self._engines[index]
         self._loads[index] += 1
@@ -90,6 +105,7 @@ class EnginePool:
             async with asyncio.timeout(self._request_timeout_s):
                 return await engine.generate(request)
         except TimeoutError as error:
+            self.silent.add(index)
             self._blame(index, engine, f"no answer within {self._request_timeout_s} s")
             raise DeadlineError(
                 f"Engine {index} must answer request {request.request_id} within "
@@ -109,7 +125,24 @@ class EnginePool:
     def _blame(self, index: int, engine: Generates, cause: str) -> None:
         # A late failure of an engine that has been replaced says nothing about its successor.
         if self._engines[index] is engine:
-            self._faults.setdefault(index, cause)
+            self.mark_unhealthy(index, cause)
+
+    def _signal(self) -> None:
+        """Wake all that wait for a change."""
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def _wait_for_engine(self) -> None:
+        """Wait until an engine is healthy, if somebody sees to it."""
+        try:
+            async with asyncio.timeout(self._request_timeout_s):
+                while self.is_kept and not self.healthy:
+                    await self._changed.wait()
+        except TimeoutError as error:
+            raise DeadlineError(
+                f"One of {len(self._engines)} engines must be healthy within {self._request_timeout_s} s, found "
+                f"{self._faults}. Raise engine.request_timeout_s if they take longer to start."
+            ) from error
 
     def _choose(self, rollout_id: str) -> int:
         index = self._engine_of.get(rollout_id)

@@ -101,8 +101,13 @@ class GroupProducer:
         dropped_in_a_row = 0
         while len(batch) < self._limits.tasks_per_step:
             self._admit()
-            group = await self._running[0]
+            running = self._running[0]
+            await asyncio.wait([running])
             self._running.popleft()
+            if running.cancelled():
+                self.counts.dropped_groups += 1
+                continue
+            group = running.result()
             self.next_position = group.index + 1
             self._count(group)
             if self._is_usable(group):
@@ -120,6 +125,11 @@ class GroupProducer:
                     "cause and go on with resume=latest"
                 )
         return batch
+
+    def drop_oldest(self) -> None:
+        """Give the oldest unfinished group up; another is played in its place, and it counts as dropped."""
+        if self._running:
+            self._running[0].cancel()
 
     async def close(self) -> None:
         """Cancel what is in flight."""

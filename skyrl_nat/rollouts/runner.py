@@ -37,6 +37,8 @@ class GroupRunner:
         self._score = score
         self._config = config
         self._slots = asyncio.Semaphore(config.max_concurrent_rollouts)
+        self.num_finished = 0
+        """Rollouts played or scored to their end, for whoever watches progress."""
 
     async def play_group(
         self, task: Task, index: int, *, num_rollouts: int, temperature: float, label: str = "train"
@@ -68,6 +70,7 @@ class GroupRunner:
                 if rollout.outcome is not Outcome.INFRASTRUCTURE_FAILURE:
                     break
         rollout.metrics["retries"] = number
+        self.num_finished += 1
         return rollout
 
     async def _score_with_retries(self, task: Task, rollouts: list[Rollout]) -> list[Rollout]:
@@ -82,6 +85,7 @@ class GroupRunner:
                 scored = await self._score(task, [rollouts[i] for i in pending])
             except (WorkerError, DeadlineError) as error:
                 scored = [replace(rollouts[i], outcome=Outcome.VALIDATOR_FAILURE, reason=str(error)) for i in pending]
+            self.num_finished += len(scored)
             for i, rollout in zip(pending, scored, strict=True):
                 result[i] = rollout
             pending = [i for i in pending if result[i].outcome is Outcome.VALIDATOR_FAILURE]

@@ -41,6 +41,11 @@ class WorkerCalls(Protocol):
         """Number of workers."""
         ...
 
+    @property
+    def ranks(self) -> list[int]:
+        """Rank of each worker: those that are away leave gaps."""
+        ...
+
     def call_all(self, method: str, *args: Any, **kwargs: Any) -> Awaitable[list[Any]]:
         """Call a method on every worker with the same arguments; results in rank order."""
         ...

@@ -49,7 +49,8 @@ class DirectTransport:
     async def connect(self, policy: WorkerCalls, engines: WorkerCalls) -> None:
         """Make new channels for all ends; called again after a failure or a replacement."""
         self._is_connected = False
-        used = [rank for ranks in self.senders for rank in ranks]
+        senders = [self.senders[rank] for rank in engines.ranks]
+        used = [rank for ranks in senders for rank in ranks]
         common = {
             "backend": str(self.kind),
             "device": self.device,
@@ -62,7 +63,7 @@ class DirectTransport:
         hosts = await policy.call_each("listen_for_engines", [(info,) for info in infos])
         numbers = dict.fromkeys(range(policy.size), 0)
         channels: list[tuple[dict[str, Any]]] = []
-        for ranks in self.senders:
+        for ranks in senders:
             workers: list[dict[str, Any]] = []
             for rank in ranks:
                 numbers[rank] += 1

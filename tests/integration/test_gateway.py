@@ -142,8 +142,8 @@ def test_a_client_that_goes_away_ends_its_generation_in_the_engines_actor(tmp_pa
     async def scenario() -> None:
         config = load_config(small_run.arguments(tmp_path))
         with ray_session(config.cluster):
-            handle = AsyncHost.options(num_cpus=0).remote("slow_worker:SlowWorker", {})
-            group = ActorGroup("engine", [handle], timeout_s=60)
+            host = AsyncHost.options(num_cpus=0)
+            group = ActorGroup("engine", lambda rank: host.remote("slow_worker:SlowWorker", {}), [0], timeout_s=60)
             async with open_gateway(RemoteEngine(group, 0, 600)) as gateway:
                 session = open_session(gateway)
                 async with client_of(gateway, session) as client:

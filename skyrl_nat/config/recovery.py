@@ -1,0 +1,42 @@
+"""What happens when something dies or stands still: how often it is replaced, and how long silence may last."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from skyrl_nat.config.checks import require_finite, require_not_negative, require_positive
+
+
+class OnStall(StrEnum):
+    """What the watchdog does about a stall; a second one without progress in between always stops the run."""
+
+    replace = "replace"
+    """Replace the workers that are waited for longest; a policy rank takes its group along (last checkpoint)."""
+    refill = "refill"
+    """Drop the oldest unfinished group and play the next task in its place; outside rollouts as `replace`."""
+    stop = "stop"
+    """Save the last trained step and end the run with the diagnosis."""
+
+
+@dataclass(kw_only=True, slots=True)
+class RecoveryConfig:
+    """Section `recovery`."""
+
+    max_engine_restarts: int = 3
+    """Of one engine without a trained step in between; then the run goes on without it, or ends if it was the last."""
+    max_policy_restarts: int = 3
+    """Of the policy's ranks without a trained step in between, from the newest checkpoint; then the run ends."""
+    max_worker_restarts: int = 100
+    """Of one environment or reward worker in a run; then it stays dead."""
+    probe_timeout_s: float = 10.0
+    """A worker that does not answer within this time when it is asked counts as dead."""
+    grace_s: float = 90.0
+    """After SIGTERM or SIGINT: time to end the optimizer step in flight and to save it."""
+    stall_timeout_s: float = 0.0
+    """Time without any finished turn, rollout, step, push, checkpoint or evaluation after which the watchdog acts; 0
+    derives it from the run: ten times its slowest step so far, at least five minutes."""
+    on_stall: OnStall = OnStall.replace
+
+    def __post_init__(self) -> None:
+        require_finite(self, "recovery")
+        require_positive(self, "recovery", "max_worker_restarts", "probe_timeout_s", "grace_s")
+        require_not_negative(self, "recovery", "max_engine_restarts", "max_policy_restarts", "stall_timeout_s")

@@ -1,0 +1,81 @@
+"""Training that outlives its workers: keeper and watchdog beside the loop, new policy ranks, a save at the end."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from skyrl_nat.controller.loop import train
+from skyrl_nat.controller.run import Run
+from skyrl_nat.controller.watchdog import Watchdog
+from skyrl_nat.errors import LostWorkerError, SilentWorkerError, SkyRLNatError, WeightSyncError
+
+T = TypeVar("T")
+_LOOK_S = 0.05
+
+
+async def train_to_the_end(run: Run) -> None:
+    """Train; ranks of policy and reference that are lost are started anew from the newest checkpoint.
+
+    A signal (cancellation) lets the optimizer step in flight end and saves it.
+
+    Raises:
+        LostWorkerError, SilentWorkerError, WeightSyncError: Ranks were lost more often than `recovery` allows without a
+            trained step in between.
+    """
+    num_restarts, reached = 0, run.step
+    while True:
+        try:
+            await supervised(run, train(run))
+            return
+        except asyncio.CancelledError:
+            await _save_last_step(run)
+            raise
+        except (LostWorkerError, SilentWorkerError, WeightSyncError) as error:
+            num_restarts = 0 if run.step > reached else num_restarts
+            reached = max(reached, run.step)
+            is_policy = not isinstance(error, WeightSyncError) or await run.policy.probe(10.0)
+            if not is_policy or num_restarts >= run.config.recovery.max_policy_restarts:
+                raise
+            num_restarts += 1
+            run.console.warn(f"policy and reference are started anew from the newest checkpoint: {error}")
+            await run.restart_policy()
+
+
+async def supervised(run: Run, work: Coroutine[Any, Any, T]) -> T:
+    """Await work beside keeper and watchdog; whichever fails first ends all three."""
+    working = asyncio.ensure_future(work)
+    others = [asyncio.ensure_future(run.keeper.keep()), asyncio.ensure_future(Watchdog(run).watch())]
+    try:
+        done, _ = await asyncio.wait([working, *others], return_when=asyncio.FIRST_COMPLETED)
+        for task in others:
+            if task in done:
+                task.result()
+        return await working
+    except asyncio.CancelledError:
+        await _let_step_end(run, working)
+        raise
+    finally:
+        for task in [working, *others]:
+            task.cancel()
+        await asyncio.gather(working, *others, return_exceptions=True)
+
+
+async def _let_step_end(run: Run, working: asyncio.Future[Any]) -> None:
+    """Wait until the policy is that of a whole step, and no checkpoint is half written."""
+    if run.devices.is_in_step:
+        run.console.warn(f"stopping: step {run.step + 1} is trained to its end, then saved")
+    deadline = time.monotonic() + run.config.recovery.grace_s
+    while run.devices.is_in_step and not working.done() and time.monotonic() < deadline:  # noqa: ASYNC110
+        await asyncio.sleep(_LOOK_S)
+
+
+async def _save_last_step(run: Run) -> None:
+    if run.devices.is_in_step or run.step <= run.saved_step:
+        return
+    with contextlib.suppress(TimeoutError):
+        try:
+            await asyncio.wait_for(run.save_checkpoint(), run.config.recovery.grace_s)
+        except SkyRLNatError as error:
+            run.console.warn(f"step {run.step} could not be saved: {error}")

@@ -1,0 +1,131 @@
+"""A clock that only progress moves: when it stands still, the user is told who waits for whom, and it is ended."""
+
+import asyncio
+import contextlib
+import faulthandler
+import time
+from pathlib import Path
+
+from skyrl_nat.cluster.group import Wait
+from skyrl_nat.cluster.inspection import stacks_of
+from skyrl_nat.config.recovery import OnStall
+from skyrl_nat.controller.run import Run
+from skyrl_nat.errors import StoppedError
+
+SHORTEST_LIMIT_S = 300.0
+STEPS_OF_SILENCE = 10
+"""Times the slowest step so far: the derived limit."""
+LOOKS_PER_LIMIT = 20
+FROZEN_LIMITS = 2
+"""Limits after which a controller that does not even get to look is ended from outside."""
+
+PROBES = ("identity", "check_health")
+
+
+class Watchdog:
+    """Watches a run. Progress is a finished rollout, a trained step, or a change of phase; traffic alone is none."""
+
+    def __init__(self, run: Run) -> None:
+        """Watch nothing yet."""
+        self._run = run
+        self._marks: tuple[object, ...] = ()
+        self._since = time.monotonic()
+        self._num_stalls = 0
+        """In a row."""
+
+    @property
+    def limit_s(self) -> float:
+        """Silence that is allowed now."""
+        config = self._run.config
+        if config.recovery.stall_timeout_s:
+            return config.recovery.stall_timeout_s
+        if not self._run.account.slowest_step_s:
+            return config.cluster.call_timeout_s
+        return max(SHORTEST_LIMIT_S, STEPS_OF_SILENCE * self._run.account.slowest_step_s)
+
+    async def watch(self) -> None:
+        """Watch until cancelled.
+
+        Raises:
+            StoppedError: Nothing moved, and the config or a second stall in a row says to end the run.
+            LostWorkerError: A rank of policy or reference stands still.
+        """
+        try:
+            while True:
+                limit = self.limit_s
+                # If the controller itself hangs, nobody else can say so.
+                faulthandler.dump_traceback_later(FROZEN_LIMITS * limit, exit=True)
+                await asyncio.sleep(min(limit / LOOKS_PER_LIMIT, 5.0))
+                await self.look()
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    async def look(self) -> None:
+        """Compare with the last look, and act if the limit is over."""
+        run, now = self._run, time.monotonic()
+        marks = (run.step, run.devices.phase, run.runner.num_finished)
+        if marks != self._marks:
+            self._marks, self._since, self._num_stalls = marks, now, 0
+        elif now - self._since > self.limit_s:
+            self._num_stalls += 1
+            await self._act(now - self._since)
+            self._since = time.monotonic()
+
+    async def _act(self, silent_s: float) -> None:
+        run = self._run
+        waits = [wait for group in run.topology.groups for wait in group.waits if wait.method not in PROBES]
+        waits.sort(key=lambda wait: wait.since)
+        diagnosis = (
+            f"no progress for {silent_s:.0f} s in phase {run.devices.phase} of step {run.step + 1}: {describe(waits)}"
+        )
+        file = await self._write_stacks(diagnosis)
+        action = OnStall.stop if self._num_stalls > 1 else run.config.recovery.on_stall
+        run.console.warn(f"STALL: {diagnosis}. Stacks are in {file}; action: {action}")
+        if action is OnStall.stop or not waits:
+            raise StoppedError(
+                f"A run must move within {self.limit_s:.0f} s (recovery.stall_timeout_s), but {diagnosis}. See {file}, "
+                "then go on with resume=latest"
+            )
+        if action is OnStall.refill and run.devices.phase == "rollout":
+            run.producer.drop_oldest()
+            return
+        await self._replace(waits)
+
+    async def _replace(self, waits: list[Wait]) -> None:
+        """Replace those that have been waited for through the whole silence, or else for longest."""
+        groups = {group.role: group for group in self._run.topology.groups}
+        overdue = [wait for wait in waits if wait.since <= self._since + 1.0] or waits[:1]
+        for role, rank in dict.fromkeys((wait.role, wait.rank) for wait in overdue):
+            await self._run.keeper.replace(groups[role], rank, f"it stood still for {self.limit_s:.0f} s")
+
+    async def _write_stacks(self, diagnosis: str) -> Path:
+        """Write the stacks of all actors and the controller's own tasks, and return the file."""
+        run = self._run
+        folder = run.folder / "stalls"
+        folder.mkdir(exist_ok=True)
+        file = folder / f"step_{run.step + 1:06d}_{time.strftime('%H%M%S')}.txt"
+        found = await stacks_of(run.topology.groups)
+        with contextlib.suppress(OSError), file.open("w", encoding="utf-8") as out:
+            out.write(f"{diagnosis}\n\n")
+            for name, text in found.items():
+                out.write(f"== {name}: {text}\n")
+            for task in asyncio.all_tasks():
+                out.write(f"== controller, task {task.get_name()}\n")
+                task.print_stack(file=out)
+        return file
+
+
+def describe(waits: list[Wait]) -> str:
+    """Return in one line who waits for whom since when; the longest wait first."""
+    if not waits:
+        return "nobody is waited for, the controller itself stands still"
+    now = time.monotonic()
+    by_target: dict[tuple[str, int, str], list[Wait]] = {}
+    for wait in waits:
+        by_target.setdefault((wait.role, wait.rank, wait.method), []).append(wait)
+    parts = [
+        f"{role} {rank} in `{method}` since {now - found[0].since:.0f} s ({len(found)} calls)"
+        for (role, rank, method), found in by_target.items()
+    ]
+    more = f" and {len(parts) - 4} others" if len(parts) > 4 else ""
+    return f"the controller waits for {', '.join(parts[:4])}{more}"
