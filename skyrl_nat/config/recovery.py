@@ -9,10 +9,10 @@ from skyrl_nat.config.checks import require_finite, require_not_negative, requir
 class OnStall(StrEnum):
     """What the watchdog does about a stall; a second one without progress in between always stops the run."""
 
-    replace = "replace"
+    restart = "restart"
     """Replace the workers that are waited for longest; a policy rank takes its group along (last checkpoint)."""
     refill = "refill"
-    """Drop the oldest unfinished group and play the next task in its place; outside rollouts as `replace`."""
+    """Drop the oldest unfinished group and play the next task in its place; outside rollouts as `restart`."""
     stop = "stop"
     """Save the last trained step and end the run with the diagnosis."""
 
@@ -34,7 +34,7 @@ class RecoveryConfig:
     stall_timeout_s: float = 0.0
     """Time without any finished turn, rollout, step, push, checkpoint or evaluation after which the watchdog acts; 0
     derives it from the run: ten times its slowest step so far, at least five minutes."""
-    on_stall: OnStall = OnStall.replace
+    on_stall: OnStall = OnStall.restart
 
     def __post_init__(self) -> None:
         require_finite(self, "recovery")
