@@ -20,5 +20,5 @@ def test_a_store_listens_on_its_address_alone() -> None:
 
 
 def test_an_address_of_another_machine_is_refused() -> None:
-    with pytest.raises(RuntimeError, match="192.0.2.77:0 is no address to listen on"):
+    with pytest.raises(RuntimeError, match=r"192\.0\.2\.77:0 is no address to listen on"):
         open_store("192.0.2.77", 0, 2, WAIT, is_master=True)
