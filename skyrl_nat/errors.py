@@ -41,5 +41,9 @@ class DeadlineError(SkyRLNatError, TimeoutError):
     """A wait with an owner and a name ran out of time."""
 
 
+class TrackingError(SkyRLNatError, RuntimeError):
+    """The metrics of a step cannot be written down."""
+
+
 class StoppedError(SkyRLNatError, RuntimeError):
     """The run stopped itself on purpose, for instance after too many skipped updates."""

@@ -29,9 +29,14 @@ def encode_line(record: Mapping[str, Any]) -> bytes:
     try:
         return json.dumps(record, allow_nan=False).encode() + b"\n"
     except ValueError:
-        reasons: dict[str, str] = {}
-        clean = _finite(record, "", reasons)
-        return json.dumps({**clean, NOT_FINITE: reasons}, allow_nan=False).encode() + b"\n"
+        return json.dumps(with_reasons(record), allow_nan=False).encode() + b"\n"
+
+
+def with_reasons(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a record in which every NaN and infinity is None, with the reasons under `NOT_FINITE` if there are any."""
+    reasons: dict[str, str] = {}
+    clean = _finite(record, "", reasons)
+    return {**clean, NOT_FINITE: reasons} if reasons else clean
 
 
 def append_lines(file: FileIO, lines: bytes, *, is_synced: bool = False) -> None:
