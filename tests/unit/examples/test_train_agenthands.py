@@ -37,8 +37,8 @@ def start(folder: Path, num_gpus: int, *overrides: str) -> list[str]:
 def test_on_gpus_tasks_of_the_library_are_made_once(tmp_path: Path, num_gpus: int, preset: str) -> None:
     tasks = tmp_path / "tasks"
     train = (
-        f"train experiment={preset} environment.train_files=[{tasks}/train.parquet] "
-        f"environment.validation_files=[{tasks}/validation.parquet] trainer.steps=3"
+        f'train experiment={preset} environment.train_files=["{tasks}/train.parquet"] '
+        f'environment.validation_files=["{tasks}/validation.parquet"] trainer.steps=3'
     )
     assert start(tmp_path, num_gpus, "trainer.steps=3") == [f"prepare {tasks} --num-samples 1000", train]
     assert start(tmp_path, num_gpus, "trainer.steps=3") == [train]
