@@ -1,11 +1,7 @@
 """Words of the command line: one value each, letter by letter where it is quoted, and no second run by accident."""
 
-import json
-import os
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,9 +11,6 @@ from hypothesis import strategies as st
 from skyrl_nat.config.load import config_from_file, load_config, save_config
 from skyrl_nat.config.overrides import _quoted
 from skyrl_nat.errors import ConfigError
-
-SIGNS = "a#b =c(d)%e@f\\g,h i é ü{j}[k]$l;m&n'o*p!q~r|s:t\"u"
-"""Every sign that a shell or Hydra's grammar may take for something else."""
 
 
 @pytest.mark.parametrize(
@@ -72,28 +65,3 @@ def test_a_quoted_value_is_taken_letter_by_letter(text: str):
 
     [word] = shlex.split(_quoted("name", text))
     assert parse_overrides([word])[0].value() == text
-
-
-def test_signs_arrive_at_the_last_process_through_the_example_script_and_back_from_the_saved_config(tmp_path: Path):
-    """CF-01: shell script, child process, JSON, YAML."""
-    programs = tmp_path / "bin"
-    programs.mkdir()
-    plan = f'#!/bin/bash\nshift\nexec {sys.executable} -m skyrl_nat.cli plan "$@"\n'
-    for name, text in (("skyrl-nat", plan), ("nvidia-smi", "#!/bin/bash\necho 'GPU 0: H100'\n")):
-        (programs / name).write_text(text)
-        (programs / name).chmod(0o755)
-    root = Path(__file__).parents[3]
-    [word] = shlex.split(_quoted("tracking.wandb_project", SIGNS))
-    files = ["environment.train_files=[builtin:nat_agent/train]", "trainer.steps=1"]
-    found = subprocess.run(
-        ["bash", root / "examples" / "nat_agent_creation" / "train_agenthands.sh", word, *files],
-        env={**os.environ, "PATH": f"{programs}:/usr/bin:/bin", "PYTHONPATH": str(root)},
-        capture_output=True,
-        text=True,
-    )
-    assert found.returncode == 0, found.stderr
-    assert json.loads(found.stdout)["config"]["tracking"]["wandb_project"] == SIGNS
-    config = load_config([word])
-    save_config(config, tmp_path / "config.yaml")
-    assert config_from_file(tmp_path / "config.yaml") == config
-    assert config_from_file(tmp_path / "config.yaml", [word]) == config
