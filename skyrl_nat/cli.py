@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from skyrl_nat.data.traces.command_line import add_commands as add_trace_commands
 from skyrl_nat.errors import ConfigError, DataError, SkyRLNatError, StoppedError
+from skyrl_nat.json_lines import with_reasons
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine
@@ -181,7 +182,7 @@ async def _evaluate_run(config: "RunConfig") -> None:
     async with open_run(config, is_training=False) as run:
         await run.push_weights()
         result = await supervised(run, evaluate(run))
-    print(json.dumps(result.to_dict(), indent=1))
+    print(json.dumps(with_reasons(result.to_dict()), indent=1))
 
 
 def _prepare(options: argparse.Namespace) -> None:

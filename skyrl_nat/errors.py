@@ -49,5 +49,9 @@ class SilentWorkerError(DeadlineError):
     """A worker did not answer a call in time; whether it lives is unknown."""
 
 
+class TrackingError(SkyRLNatError, RuntimeError):
+    """The metrics of a step cannot be written down."""
+
+
 class StoppedError(SkyRLNatError, RuntimeError):
     """The run stopped itself on purpose, for instance after too many skipped updates."""

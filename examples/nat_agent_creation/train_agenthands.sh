@@ -26,8 +26,8 @@ case " $* " in
     if [ "$num_gpus" -gt 0 ]; then
       data=${AGENTHANDS_DATA:-$root/data/agenthands}
       [ -f "$data/report.json" ] || skyrl-nat prepare "$data" --num-samples 1000
-      set -- "environment.train_files=[$data/train.parquet]" \
-        "environment.validation_files=[$data/validation.parquet]" "$@"
+      set -- "environment.train_files=[\"$data/train.parquet\"]" \
+        "environment.validation_files=[\"$data/validation.parquet\"]" "$@"
     fi
     ;;
 esac

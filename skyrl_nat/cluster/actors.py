@@ -35,9 +35,10 @@ class _Host:
 
     def address(self) -> tuple[str, int]:
         """Return this node's address and a port that is free now."""
+        address = ray.util.get_node_ip_address()
         with socket.socket() as probe:
-            probe.bind(("", 0))
-            return ray.util.get_node_ip_address(), probe.getsockname()[1]
+            probe.bind((address, 0))
+            return address, probe.getsockname()[1]
 
     def identity(self) -> dict[str, Any]:
         """Return process id and node, for messages and tests, and where its stacks can be read."""

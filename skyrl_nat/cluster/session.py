@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import ray
+from ray._private import ray_constants
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 
 from skyrl_nat.cluster.placement import NodeResources, PlacementPlan
@@ -75,6 +76,9 @@ def _init(config: ClusterConfig, address: str | None) -> None:
         "logging_level": logging.WARNING,
         "configure_logging": True,
     }
+    # What Ray starts for this machine alone listens on its loopback address alone: the way of Ray's own environment
+    # variable for this, which is read when Ray is imported, before it is known whether a cluster is joined.
+    ray_constants.ENABLE_RAY_CLUSTER = address is not None
     if address:
         ray.init(address=address, **common)
     elif config.device is Device.cpu:

@@ -1,4 +1,4 @@
-"""From Hydra overrides to a checked `RunConfig`: the only user of Hydra and OmegaConf."""
+"""From Hydra overrides to a checked `RunConfig`: with `overrides.py` the only user of Hydra and OmegaConf."""
 
 import difflib
 import re
@@ -10,15 +10,32 @@ import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
-from hydra.errors import HydraException, OverrideParseException
+from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
+from skyrl_nat.config.overrides import parse_overrides, require_as_written
 from skyrl_nat.config.run import RunConfig
+from skyrl_nat.config.secrets import refuse_secrets
 from skyrl_nat.errors import ConfigError
 
 FREE_SECTIONS = ("environment.reward_weights.", "engine.extra.")
 """Sections whose keys are the user's own."""
+UNKNOWN_KEY = (r"Could not override '([^']+)'", r"Key '[^']+' not in.*?full_key: (\S+)")
+REFUSALS = {
+    r"'(\w+)' object has no attribute '(\w+)'": (
+        "{1} must be a declared key of {0}, got an unknown one. See skyrl_nat/config/ for the names"
+    ),
+    r"Environment variable '([^']+)' not found.*?full_key: (\S+)": (
+        "{1} must have a value, but reads the environment variable {0}, which is not set. Export it"
+    ),
+    r"missing mandatory value: \S+\s+full_key: (\S+)": "{0} must have a value, got ???. Give it one",
+    r"field '\S+' is not Optional\s+full_key: (\S+)": "{0} must have a value, got null. Leave it out for its default",
+    r"(Value|Invalid value|Cannot convert|Incompatible) ?(.*?)\s+full_key: (\S+)": (
+        "{2} must have its declared type: {0} {1}. See skyrl_nat/config/ for the type"
+    ),
+}
+"""What Hydra and OmegaConf say, and how the house says it."""
 
 
 def config_dir() -> Path:
@@ -39,42 +56,48 @@ def load_config(overrides: Sequence[str] = ()) -> RunConfig:
     Raises:
         ConfigError: With one sentence, for unknown keys, wrong types and impossible values.
     """
+    parsed = parse_overrides(overrides)
     ConfigStore.instance().store(name="run_schema", node=RunConfig)
     GlobalHydra.instance().clear()
     try:
         with initialize_config_dir(config_dir=str(config_dir()), version_base="1.3", job_name="train"):
             composed = compose(config_name="train", overrides=[_with_free_key(override) for override in overrides])
-        return cast("RunConfig", OmegaConf.to_object(composed))
+        config = cast("RunConfig", OmegaConf.to_object(composed))
     except ConfigError:
         raise
     except (HydraException, OmegaConfBaseException, AttributeError, ValueError) as error:
         raise ConfigError(_one_sentence(error)) from error
+    require_as_written(parsed, config)
+    refuse_secrets(config)
+    return config
 
 
 def config_from_file(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
-    """Read the resolved config that a run saved, with `key=value` overrides on top.
+    """Read the resolved config that a run saved, with overrides of single keys on top.
 
     Raises:
         ConfigError: If the file is missing or does not fit this version's schema.
     """
+    parsed = parse_overrides(overrides)
     try:
         data: Any = yaml.safe_load(path.read_text(encoding="utf-8"))
         if not isinstance(data, dict):
             raise ConfigError(f"{path} must be a run's saved config.yaml, got something else. Restore the file")
-        merged = OmegaConf.merge(
-            OmegaConf.structured(RunConfig),
-            OmegaConf.create(cast("Any", data)),
-            OmegaConf.from_dotlist(list(overrides)),
-        )
-        return cast("RunConfig", OmegaConf.to_object(merged))
+        merged = OmegaConf.merge(OmegaConf.structured(RunConfig), OmegaConf.create(cast("Any", data)))
+        for override in parsed:
+            OmegaConf.update(merged, override.key_or_group, override.value())
+        config = cast("RunConfig", OmegaConf.to_object(merged))
     except ConfigError:
         raise
     except (OSError, yaml.YAMLError, OmegaConfBaseException, ValueError) as error:
         raise ConfigError(f"{path} must be a run's saved config.yaml, but: {_one_sentence(error)}") from error
+    require_as_written(parsed, config)
+    refuse_secrets(config)
+    return config
 
 
 def save_config(config: RunConfig, path: Path) -> None:
-    """Write the resolved config; it holds no secrets, since none is ever part of a config."""
+    """Write the resolved config; it holds no secrets, since none is accepted."""
     path.write_text(OmegaConf.to_yaml(OmegaConf.structured(config)), encoding="utf-8")
 
 
@@ -92,24 +115,15 @@ def _one_sentence(error: BaseException) -> str:
         if isinstance(link, ConfigError):
             return str(link)
     text = " ".join(line.strip() for link in chain for line in str(link).splitlines())
-    if found := re.search(r"Could not override '([^']+)'", text):
-        return _unknown_key(found[1])
-    if any(isinstance(link, OverrideParseException) for link in chain):
-        return (
-            f"an override must be KEY=VALUE, got {text.split(' See ')[0]!r}. Put a value with other than letters, "
-            "digits and -_./:%+@ in double quotes within single ones: 'name=\"r\u00e9sum\u00e9\"'"
-        )
-    if found := re.search(r"'(\w+)' object has no attribute '(\w+)'", text):
-        return (
-            f"{found[2]} must be a declared key of {found[1]}, got an unknown one. See skyrl_nat/config/ for the names"
-        )
+    for pattern in UNKNOWN_KEY:
+        if found := re.search(pattern, text):
+            return _unknown_key(found[1])
     if found := re.search(r"Could not find '([^/']+)/([^']*)'\s+Available options in '[^']*':(.*?)Config search", text):
         options = ", ".join(found[3].split())
         return f"{found[1]} must be one of {options}, got {found[2]!r}. Pick one, or add a file to conf/{found[1]}/"
-    if found := re.search(r"(Value|Invalid value|Cannot convert|Incompatible) ?(.*?)\s+full_key: (\S+)", text):
-        return f"{found[3]} must have its declared type: {found[1]} {found[2]}. See skyrl_nat/config/ for the type"
-    if found := re.search(r"Key '([^']+)' not in.*?full_key: (\S+)", text):
-        return _unknown_key(found[2])
+    for pattern, sentence in REFUSALS.items():
+        if found := re.search(pattern, text):
+            return sentence.format(*found.groups())
     return text
 
 

@@ -75,11 +75,12 @@ class TrackingConfig:
     """Section `tracking`: all named back ends receive every metric at once."""
 
     backends: list[str] = field(default_factory=lambda: ["jsonl", "console", "tensorboard"])
-    """Any of jsonl, console, tensorboard, wandb. jsonl is always written."""
+    """Any of jsonl, console, tensorboard, wandb. jsonl is always written; another one that fails is switched off."""
     wandb_project: str = "skyrl-nat"
     wandb_entity: str | None = None
     wandb_mode: str = "offline"
-    """`online`, `offline` or `disabled`; offline runs are sent later with `wandb sync`."""
+    """`online`, `offline` or `disabled`; offline runs are sent later with `wandb sync`, and so is what `online` could
+    not send (docs/tracking.md)."""
 
     def __post_init__(self) -> None:
         require_finite(self, "tracking")

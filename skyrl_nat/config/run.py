@@ -6,7 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from skyrl_nat.config.algorithm import AlgorithmConfig, OldLogprobs, PolicyLoss
-from skyrl_nat.config.checks import require, require_finite, require_not_negative, require_positive
+from skyrl_nat.config.checks import (
+    refuse_words_for_nothing,
+    require,
+    require_divisor,
+    require_finite,
+    require_multiple,
+    require_not_negative,
+    require_positive,
+)
 from skyrl_nat.config.cluster import ClusterConfig, Device, Placement, Transport, WeightSyncConfig
 from skyrl_nat.config.environment import EnvironmentConfig
 from skyrl_nat.config.model import Dtype, ModelConfig, Offload, OptimizerConfig
@@ -62,12 +70,9 @@ class TrainerConfig:
             self.steps,
             "Set one of the two.",
         )
-        require(
-            self.tasks_per_step % self.updates_per_batch == 0,
-            "trainer.tasks_per_step",
-            f"be a multiple of trainer.updates_per_batch ({self.updates_per_batch})",
-            self.tasks_per_step,
-            "Groups stay whole: change one of the two so that it divides.",
+        # Groups stay whole.
+        require_multiple(
+            "trainer.tasks_per_step", self.tasks_per_step, self.updates_per_batch, "trainer.updates_per_batch"
         )
         require(
             self.min_valid_rollouts <= self.rollouts_per_task,
@@ -108,6 +113,10 @@ class RunConfig:
     """Only for `skyrl-nat prepare --planner`."""
 
     def __post_init__(self) -> None:
+        refuse_words_for_nothing(self)
+        for name in ("root_dir", "resume"):
+            value = getattr(self, name)
+            require(bool(value.strip()), name, "not be empty", value, f"Leave {name} out for its default.")
         require(
             bool(self.name) and Path(self.name).name == self.name and self.name not in (".", ".."),
             "name",
@@ -129,12 +138,12 @@ class RunConfig:
             trainer.micro_batch_tokens,
             "One rollout must fit a micro-batch: raise the one or lower the other.",
         )
-        require(
-            self.cluster.num_policy_ranks % self.model.sequence_parallel_size == 0,
+        # That many ranks share each micro-batch.
+        require_divisor(
             "model.sequence_parallel_size",
-            f"divide cluster.num_policy_ranks ({self.cluster.num_policy_ranks})",
             self.model.sequence_parallel_size,
-            "That many ranks share each micro-batch: change one of the two.",
+            self.cluster.num_policy_ranks,
+            "cluster.num_policy_ranks",
         )
         self._check_algorithm()
 
@@ -281,6 +290,17 @@ class RunConfig:
             policy,
             "Lower cluster.num_engines, cluster.num_gpus_per_engine or cluster.num_policy_ranks.",
         )
+
+    def check_heads(self, num_heads: int) -> None:
+        """Refuse sizes that do not share out the model's query heads evenly.
+
+        Raises:
+            ConfigError: With the nearest sizes that do.
+        """
+        heads = "the query heads of model.path"
+        require_divisor("model.sequence_parallel_size", self.model.sequence_parallel_size, num_heads, heads)
+        if self.cluster.device is Device.cuda:
+            require_divisor("cluster.num_gpus_per_engine", self.cluster.num_gpus_per_engine, num_heads, heads)
 
     @property
     def pushes_adapters(self) -> bool:

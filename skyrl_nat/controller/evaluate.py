@@ -1,9 +1,8 @@
 """Evaluating the policy of a run on its held-out tasks."""
 
-import json
-
 from skyrl_nat.controller.run import Run
 from skyrl_nat.evaluation.evaluator import EvaluationResult, play_tasks, summarize
+from skyrl_nat.json_lines import append_lines, encode_line, mend_lines, open_lines
 from skyrl_nat.monitoring.metrics import with_prefix
 
 
@@ -19,7 +18,9 @@ async def evaluate(run: Run) -> EvaluationResult:
     result = summarize(step, groups)
     run.recorder.write(step, groups, label="eval")
     run.tracker.log(step, with_prefix("eval", result.metrics))
-    with (run.folder / "evaluations.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(result.to_dict()) + "\n")
+    path = run.folder / "evaluations.jsonl"
+    with open_lines(path) as file:
+        mend_lines(file, path)
+        append_lines(file, encode_line(result.to_dict()))
     run.evaluations.append(result)
     return result

@@ -17,6 +17,7 @@ from skyrl_nat.config.run import RunConfig
 from skyrl_nat.controller.run import Run, RunData
 from skyrl_nat.data.specs import load_tasks, open_tasks
 from skyrl_nat.data.task_source import TaskList, check_disjoint
+from skyrl_nat.engines.model_folder import num_query_heads
 from skyrl_nat.errors import ConfigError, DataError
 from skyrl_nat.monitoring.console import ConsoleBackend
 from skyrl_nat.monitoring.tracker import Tracker
@@ -38,6 +39,7 @@ async def open_run(config: RunConfig, *, is_training: bool = True) -> AsyncItera
     if config.rollout.harness:
         find_harness(config.rollout.harness)
     model_path = resolve_model(config.model.path)
+    config.check_heads(num_query_heads(model_path))
     if is_training:
         prepare_folder(config)
     with ConsoleBackend() as console:

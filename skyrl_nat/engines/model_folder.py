@@ -38,6 +38,12 @@ def is_head_tied(folder: Path) -> bool:
     return bool(config.get("tie_word_embeddings", text_config.get("tie_word_embeddings", False)))
 
 
+def num_query_heads(folder: Path) -> int:
+    """Return the query heads of an attention layer."""
+    config = read_config(folder)
+    return int(config.get("text_config", config)["num_attention_heads"])
+
+
 def kv_bytes_per_token(folder: Path, dtype: torch.dtype) -> int:
     """Return the bytes of keys and values that one token needs over all layers."""
     config = read_config(folder)

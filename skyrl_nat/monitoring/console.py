@@ -74,6 +74,10 @@ class ConsoleBackend:
         """Say how many steps there are."""
         self._progress.update(self._bar, total=total, completed=done)
 
+    def rewind(self, step: int) -> None:
+        """Let the bar begin where the run goes on."""
+        self._progress.update(self._bar, completed=step)
+
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Print one line for a training step; other metrics are not printed."""
         if "loss/policy" not in metrics:

@@ -1,20 +1,28 @@
-"""Every metric to every back end at once; a failing back end is switched off, never a run."""
+"""Every metric to every back end at once. `metrics.jsonl` is the record; another back end may fail, never a run."""
 
 import json
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from skyrl_nat.config.outputs import TrackingConfig
+from skyrl_nat.errors import TrackingError
+from skyrl_nat.json_lines import append_lines, encode_line, mend_lines, open_lines, replace_lines
 from skyrl_nat.monitoring.console import ConsoleBackend
+from skyrl_nat.monitoring.wandb_backend import WandbBackend
 
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
 class Backend(Protocol):
     """Somewhere metrics go."""
+
+    def rewind(self, step: int) -> None:
+        """Take note that the run goes on after `step`: what came after it is played and trained again."""
+        ...
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Take the metrics of one step."""
@@ -26,24 +34,26 @@ class Backend(Protocol):
 
 
 class JsonlBackend:
-    """`metrics.jsonl` in the run folder: one object per step, flushed at once."""
+    """`metrics.jsonl` in the run folder: one object per step, written at once."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / "metrics.jsonl"
-        self._file = self._path.open("a", encoding="utf-8")
+        self._file = open_lines(self._path)
+        mend_lines(self._file, self._path)
 
     def rewind(self, step: int) -> None:
-        """Forget the lines of steps that are trained again after a resume, and any half line."""
-        kept = [line for line in self._path.read_text(encoding="utf-8").splitlines() if _step_of(line) <= step]
+        """Forget the lines of later steps."""
+        lines = mend_lines(self._file, self._path)
+        steps = [_step_of(line) for line in lines]
+        if broken := steps.count(math.inf):
+            logger.warning("%s: %d of %d lines are no metrics and are left out", self._path, broken, len(lines))
         self._file.close()
-        self._path.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
-        self._file = self._path.open("a", encoding="utf-8")
+        replace_lines(self._path, [line for line, found in zip(lines, steps, strict=True) if found <= step])
+        self._file = open_lines(self._path)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Append one line; NaN and infinity become null, which JSON has a word for."""
-        clean = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
-        self._file.write(json.dumps({"step": step, **clean}) + "\n")
-        self._file.flush()
+        """Append one line."""
+        append_lines(self._file, encode_line({"step": step, **metrics}))
 
     def close(self) -> None:
         """Close the file."""
@@ -58,45 +68,29 @@ class TensorboardBackend:
 
         self._writer = EventFileWriter(str(folder / "tensorboard"))
 
+    def rewind(self, step: int) -> None:
+        """Let TensorBoard forget what earlier files hold of later steps."""
+        from tensorboard.compat.proto.event_pb2 import SessionLog  # pyright: ignore[reportAttributeAccessIssue]
+
+        self._add(step + 1, session_log=SessionLog(status=SessionLog.START))
+
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Write one scalar per metric."""
-        import time
-
-        from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
         from tensorboard.compat.proto.summary_pb2 import Summary  # pyright: ignore[reportAttributeAccessIssue]
 
         values = [Summary.Value(tag=name, simple_value=value) for name, value in metrics.items()]
-        self._writer.add_event(Event(step=step, wall_time=time.time(), summary=Summary(value=values)))
+        self._add(step, summary=Summary(value=values))
 
     def close(self) -> None:
         """Flush and close."""
         self._writer.close()
 
+    def _add(self, step: int, **what: Any) -> None:
+        import time
 
-class WandbBackend:
-    """A WandB run; in offline mode it is written into the run folder and sent later with `wandb sync`."""
+        from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
 
-    def __init__(self, folder: Path, config: TrackingConfig, run_config: Mapping[str, Any]) -> None:
-        import wandb
-
-        self._run = wandb.init(
-            project=config.wandb_project,
-            entity=config.wandb_entity,
-            mode=config.wandb_mode,  # pyright: ignore[reportArgumentType]  # checked in TrackingConfig
-            name=folder.name,
-            id=folder.name,
-            resume="allow",
-            dir=str(folder),
-            config=dict(run_config),
-        )
-
-    def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Send one step."""
-        self._run.log(dict(metrics), step=step)
-
-    def close(self) -> None:
-        """Finish the run."""
-        self._run.finish()
+        self._writer.add_event(Event(step=step, wall_time=time.time(), **what))
 
 
 class Tracker:
@@ -105,49 +99,99 @@ class Tracker:
     def __init__(
         self, config: TrackingConfig, folder: Path, run_config: Mapping[str, Any], console: ConsoleBackend
     ) -> None:
-        """Open all back ends; one that cannot open is reported and left out."""
-        self._jsonl = JsonlBackend(folder)
-        self._backends: dict[str, Backend] = {"jsonl": self._jsonl}
+        """Open all back ends; one that cannot open is reported and left out.
+
+        Raises:
+            TrackingError: `metrics.jsonl` cannot be opened.
+        """
+        self._console = console
+        self._jsonl = _recorded(lambda: JsonlBackend(folder))
+        self._backends: dict[str, Backend] = {}
         if "console" in config.backends:
             self._backends["console"] = console
         if "tensorboard" in config.backends:
             self._open("tensorboard", lambda: TensorboardBackend(folder))
         if "wandb" in config.backends:
-            self._open("wandb", lambda: WandbBackend(folder, config, run_config))
+            self._open("wandb", lambda: WandbBackend(folder, config, run_config, self._warn))
 
     def rewind(self, step: int) -> None:
-        """Say that a run goes on after `step`."""
-        self._jsonl.rewind(step)
+        """Say that a run goes on after `step`.
 
-    def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Send the metrics of one step everywhere."""
-        for name, backend in list(self._backends.items()):
-            try:
-                backend.log(step, metrics)
-            except Exception:
-                if name == "jsonl":
-                    raise
-                logger.exception("Tracking back end %s failed and is switched off", name)
-                del self._backends[name]
+        Raises:
+            TrackingError: `metrics.jsonl` cannot be written.
+        """
+        _recorded(lambda: self._jsonl.rewind(step))
+        self._each(lambda backend: backend.rewind(step))
+
+    def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Send the metrics of one step everywhere.
+
+        Args:
+            step: Of the run.
+            metrics: Numbers, or arrays and tensors of one number; nothing of them is kept.
+
+        Raises:
+            TrackingError: A metric is not one number, or `metrics.jsonl` cannot be written.
+        """
+        numbers = {name: _plain_number(name, value) for name, value in metrics.items()}
+        _recorded(lambda: self._jsonl.log(step, numbers))
+        self._each(lambda backend: backend.log(step, numbers))
 
     def close(self) -> None:
         """Close all back ends."""
-        for name, backend in self._backends.items():
-            try:
-                backend.close()
-            except Exception:
-                logger.exception("Tracking back end %s did not close", name)
+        self._each(lambda backend: backend.close())
         self._backends.clear()
+        self._jsonl.close()
 
-    def _open(self, name: str, make: Any) -> None:
+    def _open(self, name: str, make: Callable[[], Backend]) -> None:
         try:
             self._backends[name] = make()
-        except Exception:
-            logger.exception("Tracking back end %s could not be opened and is left out", name)
+        except Exception as error:  # noqa: BLE001 - whatever a back end raises, the run goes on
+            self._report(name, error)
+
+    def _each(self, act: Callable[[Backend], None]) -> None:
+        for name, backend in list(self._backends.items()):
+            try:
+                act(backend)
+            except Exception as error:  # noqa: BLE001 - as above
+                del self._backends[name]
+                self._report(name, error)
+
+    def _report(self, name: str, error: Exception) -> None:
+        logger.debug("tracking back end %s", name, exc_info=error)
+        self._warn(
+            f"Tracking back end {name} failed and is switched off: {error!r:.300}. All metrics are in metrics.jsonl"
+        )
+
+    def _warn(self, text: str) -> None:
+        try:
+            self._console.warn(text)
+        except (OSError, ValueError):  # a terminal that is gone
+            logger.warning(text)
 
 
-def _step_of(line: str) -> float:
+def _recorded(write: Callable[[], T]) -> T:
+    try:
+        return write()
+    except OSError as error:
+        raise TrackingError(
+            f"metrics.jsonl must take every step, but: {error}. Free space, then go on with resume=latest"
+        ) from error
+
+
+def _plain_number(name: str, value: Any) -> float:
+    """Return a metric as Python's own number, so that no array or graph stays alive."""
+    try:
+        number = value.item() if hasattr(value, "item") else value
+    except (ValueError, RuntimeError):
+        number = value
+    if not isinstance(number, int | float):
+        raise TrackingError(f"{name} must be one number, got {value!r:.80}. Reduce it before it is logged")
+    return int(number) if isinstance(number, bool) else number
+
+
+def _step_of(line: bytes) -> float:
     try:
         return float(json.loads(line)["step"])
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return math.inf

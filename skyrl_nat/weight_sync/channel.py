@@ -11,7 +11,6 @@ from datetime import timedelta
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore
 
@@ -21,6 +20,7 @@ from skyrl_nat.weight_sync.base import TensorSpec
 from skyrl_nat.weight_sync.buckets import Bucket, plan_buckets
 from skyrl_nat.weight_sync.links import BroadcastLink, Link, SharedLink
 from skyrl_nat.weight_sync.manifest import spec_of
+from skyrl_nat.weight_sync.store import open_store
 
 
 class _End:
@@ -34,14 +34,7 @@ class _End:
         self.num_pushes = 0
         self.link: Link | None = None
         try:
-            store = dist.TCPStore(  # pyright: ignore[reportPrivateImportUsage]
-                info["address"],
-                int(info.get("port", 0)),
-                self.size,
-                is_master=rank == 0,
-                timeout=self.timeout,
-                wait_for_workers=False,
-            )
+            store = open_store(info["address"], int(info.get("port", 0)), self.size, self.timeout, is_master=rank == 0)
         except RuntimeError as error:
             raise self._describe(error) from error
         self.port = int(store.port)

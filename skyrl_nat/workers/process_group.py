@@ -9,6 +9,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.distributed.tensor import DTensor
 
 from skyrl_nat.errors import WorkerError
+from skyrl_nat.weight_sync.store import open_store
 
 BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 """Back end by device type; CUDA ranks also reduce small host tensors."""
@@ -37,14 +38,10 @@ def init_group(device: str, rank: int, world_size: int, address: str, port: int,
             f"a process must belong to one process group, got rank {rank} of {world_size} while being "
             f"rank {dist.get_rank()} of {dist.get_world_size()}. Call destroy_group first."
         )
+    timeout = datetime.timedelta(seconds=timeout_s)
     try:
-        dist.init_process_group(
-            BACKENDS[device],
-            init_method=f"tcp://{address}:{port}",
-            rank=rank,
-            world_size=world_size,
-            timeout=datetime.timedelta(seconds=timeout_s),
-        )
+        store = open_store(address, port, world_size, timeout, is_master=rank == 0)
+        dist.init_process_group(BACKENDS[device], store=store, rank=rank, world_size=world_size, timeout=timeout)
     except (RuntimeError, ValueError) as error:
         raise WorkerError(
             f"all {world_size} ranks must meet at {address}:{port} within {timeout_s} s, rank {rank} got: "

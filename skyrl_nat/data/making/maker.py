@@ -14,6 +14,7 @@ from skyrl_nat.data.making.prove import prove
 from skyrl_nat.environments.nat_agent.oracle import ReferenceOracle, UnansweredError
 from skyrl_nat.environments.nat_agent.validator import NatAgentValidator, open_oracle
 from skyrl_nat.errors import DataError
+from skyrl_nat.json_lines import append_lines, encode_line, mend_lines, open_lines
 from skyrl_nat.sandbox.base import Sandbox
 from skyrl_nat.sandbox.profiles import open_sandbox
 from skyrl_nat.types import Task
@@ -41,13 +42,9 @@ class MadeStore:
         self._path = path
         self._lock = threading.Lock()
         self._made: dict[str, Made] = {}
-        path.parent.mkdir(parents=True, exist_ok=True)
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True) if path.exists() else []
-        whole = [line for line in lines if line.endswith("\n")]
-        if len(whole) < len(lines):
-            _logger.warning("%s: the last line was cut off, it is made again", path)
-            path.write_text("".join(whole), encoding="utf-8")
-        for line in whole:
+        with open_lines(path) as file:
+            lines = mend_lines(file, path)
+        for line in lines:
             item = json.loads(line)
             task = Task(**item["task"]) if item["task"] else None
             self._made[item["key"]] = Made(key=item["key"], task=task, reason=item["reason"])
@@ -58,11 +55,10 @@ class MadeStore:
 
     def add(self, made: Made) -> None:
         """Write one down."""
-        line = json.dumps({"key": made.key, "task": asdict(made.task) if made.task else None, "reason": made.reason})
-        with self._lock:
+        record = {"key": made.key, "task": asdict(made.task) if made.task else None, "reason": made.reason}
+        with self._lock, open_lines(self._path) as file:
+            append_lines(file, encode_line(record))
             self._made[made.key] = made
-            with self._path.open("a", encoding="utf-8") as file:
-                file.write(line + "\n")
 
 
 class Maker:

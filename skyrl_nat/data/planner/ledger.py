@@ -6,8 +6,6 @@ the answer came. A `sent` without `done` is a call that was under way when the p
 
 import fcntl
 import json
-import logging
-import os
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,11 +15,11 @@ from skyrl_nat.config.planner import PlannerConfig
 from skyrl_nat.data.planner.backends import Answer
 from skyrl_nat.data.planner.refusals import Billed
 from skyrl_nat.errors import DataError, StoppedError
+from skyrl_nat.json_lines import append_lines, encode_line, mend_lines, open_lines
 
 FILE_NAME = "planner_ledger.jsonl"
 ANSWERED, LOST, ABANDONED = "answer", "lost", "abandoned"
 """Results of a call besides the kinds of refusals: before it came back the process died, or was ended."""
-_logger = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -60,8 +58,7 @@ class Ledger:
         self._open: dict[int, tuple[str, int, int]] = {}
         self._next_call = 0
         self.path = folder / FILE_NAME
-        folder.mkdir(parents=True, exist_ok=True)
-        self._file = self.path.open("a+b")
+        self._file = open_lines(self.path)
         try:
             self._lock()
             self._restore()
@@ -155,9 +152,7 @@ class Ledger:
         return prompt + completion
 
     def _append(self, line: dict[str, Any]) -> None:
-        self._file.write(json.dumps(line).encode() + b"\n")
-        self._file.flush()
-        os.fsync(self._file.fileno())
+        append_lines(self._file, encode_line(line), is_synced=True)
         self._enter(line)
 
     def _enter(self, line: dict[str, Any]) -> None:
@@ -188,9 +183,7 @@ class Ledger:
             ) from error
 
     def _restore(self) -> None:
-        self._file.seek(0)
-        *lines, tail = self._file.read().split(b"\n")
-        for number, line in enumerate(lines, start=1):
+        for number, line in enumerate(mend_lines(self._file, self.path), start=1):
             try:
                 self._enter(json.loads(line))
             except (ValueError, KeyError, TypeError) as error:
@@ -198,21 +191,8 @@ class Ledger:
                     f"every line of {self.path} but the last must be a record, line {number} is not: {error!r}. "
                     f"Mend it, or move the file away and pay again"
                 ) from error
-        if tail:
-            self._mend(tail, sum(len(line) + 1 for line in lines))
         for call in list(self._open):
             self.fail_call(call, LOST, Billed.everything)
-
-    def _mend(self, tail: bytes, start: int) -> None:
-        """Finish the last line if only its end is missing, else drop it."""
-        try:
-            line = json.loads(tail)
-        except ValueError:
-            _logger.warning("%s: the last line was torn when its process died and is dropped", self.path)
-            self._file.truncate(start)
-        else:
-            self._file.write(b"\n")
-            self._enter(line)
 
 
 def estimate_tokens(text: str) -> int:

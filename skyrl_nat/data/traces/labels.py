@@ -4,7 +4,6 @@ import contextlib
 import fcntl
 import json
 import logging
-import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from typing import IO
 from skyrl_nat.data.traces.record import Trace
 from skyrl_nat.data.traces.verdicts import LABEL
 from skyrl_nat.errors import DataError
+from skyrl_nat.json_lines import append_lines, encode_line, mend_lines, open_lines, whole_lines
 
 _logger = logging.getLogger(__name__)
 
@@ -54,15 +54,12 @@ class LabelFile:
         Raises:
             DataError: There is nothing to undo, or the file holds something that is no mark.
         """
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        with self._path.open("a+b") as file, _locked(file):
-            standing = _standing(_read(file, self._path))
+        with open_lines(self._path) as file, _locked(file):
+            standing = _standing(_events(mend_lines(file, self._path), self._path))
             if mark is Mark.undo and trace_id not in standing:
                 raise DataError(f"There must be a mark to undo, but {trace_id} has none that stands. Mark it first")
             event = LabelEvent(trace_id=trace_id, mark=mark, by=by, at=datetime.now(UTC).isoformat())
-            file.write(f"{json.dumps(asdict(event))}\n".encode())
-            file.flush()
-            os.fsync(file.fileno())
+            append_lines(file, encode_line(asdict(event)), is_synced=True)
         return event
 
     def events(self) -> list[LabelEvent]:
@@ -73,8 +70,7 @@ class LabelFile:
         """
         if not self._path.exists():
             return []
-        with self._path.open("rb") as file:
-            return _events(file.read().splitlines(keepends=True), self._path)
+        return _events(whole_lines(self._path.read_bytes(), self._path), self._path)
 
     def marks(self) -> dict[str, LabelEvent]:
         """Return the mark that stands, by trace."""
@@ -106,22 +102,6 @@ def _locked(file: IO[bytes]) -> Iterator[None]:
         fcntl.flock(file, fcntl.LOCK_UN)
 
 
-def _read(file: IO[bytes], path: Path) -> list[LabelEvent]:
-    """Return the events and bring the file to the end of a line, where the next one may begin.
-
-    A process that was killed while it wrote leaves a line without its end. Nobody was told that it was saved.
-    """
-    file.seek(0)
-    lines = file.read().splitlines(keepends=True)
-    events = _events(lines, path)
-    if lines and not lines[-1].endswith(b"\n"):
-        if len(events) == len(lines):
-            file.write(b"\n")
-        else:
-            file.truncate(sum(map(len, lines[:-1])))
-    return events
-
-
 def _events(lines: list[bytes], path: Path) -> list[LabelEvent]:
     events = list[LabelEvent]()
     for number, line in enumerate(lines, 1):
@@ -131,9 +111,6 @@ def _events(lines: list[bytes], path: Path) -> list[LabelEvent]:
             if not all(isinstance(value, str) for value in values.values()):
                 raise TypeError("all values must be text")
         except (ValueError, TypeError, KeyError, RecursionError) as error:
-            if number == len(lines) and not line.endswith(b"\n"):
-                _logger.warning("%s: its last line was never finished and is not read: %r", path, line[:80])
-                break
             raise DataError(f"{path}: line {number} must be a mark, got {line[:80]!r} ({error}). Repair it") from error
         events.append(event)
     return events

@@ -6,7 +6,6 @@ import threading
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -17,6 +16,7 @@ from skyrl_nat.data.traces.record import Trace
 from skyrl_nat.data.traces.record_json import to_json, trace_of
 from skyrl_nat.data.traces.scrub import Scrubber
 from skyrl_nat.errors import DataError
+from skyrl_nat.json_lines import append_lines, open_lines
 
 REPEATED = "trace that came again"
 _logger = logging.getLogger(__name__)
@@ -101,19 +101,8 @@ class TraceStore:
     def _write(self, day: date, data: bytes) -> None:
         # The process id is asked for each time, so that a forked child writes a file of its own.
         path = self._folder / day.isoformat() / f"traces-{self._name}-{os.getpid()}-{self._token}.jsonl"
-        with self._lock:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open("ab", buffering=0) as file:
-                size = os.fstat(file.fileno()).st_size
-                try:
-                    rest = memoryview(data)
-                    while rest:
-                        rest = rest[file.write(rest) :]
-                    os.fsync(file.fileno())
-                except OSError:
-                    with suppress(OSError):
-                        os.ftruncate(file.fileno(), size)
-                    raise
+        with self._lock, open_lines(path) as file:
+            append_lines(file, data, is_synced=True)
 
 
 def _read_file(path: Path, newest: dict[str, Trace], collected: Collected) -> None:

@@ -51,6 +51,17 @@ def test_every_sample_is_packed_once_within_budget_and_ranks_get_equal_counts(nu
     assert sum(m.num_loss_tokens for m in micro_batches) == sum(s.num_loss_tokens for s in samples)
 
 
+@pytest.mark.parametrize("num_ranks", [1, 2, 3, 5, 6, 16])
+def test_rows_that_ranks_do_not_divide_are_filled_up_never_left_out(num_ranks: int) -> None:
+    """CF-07: two prompts of four samples on 2, 3 or more ranks train all 8 rows, in as many micro-batches each."""
+    samples = [make_sample(str(i), 20, group=str(i // 4)) for i in range(8)]
+    grid = pack(samples, [1.0] * 8, num_ranks=num_ranks, token_budget=40)
+    assert sorted(int(i) for row in grid for m in row for i in m.sample_ids) == list(range(8))
+    assert len({len(row) for row in grid}) == 1
+    assert all(row for row in grid)
+    assert sum(m.num_loss_tokens for row in grid for m in row) == 8 * 19
+
+
 @pytest.mark.parametrize("seed", range(4))
 def test_unpacking_gives_every_sample_its_own_values_back(seed: int) -> None:
     """Row 16: order and identity survive balancing."""

@@ -145,16 +145,132 @@ def test_keys_of_free_sections_are_set_like_others():
     assert config.engine.extra == {"max_num_batched_tokens": 100}
 
 
-@pytest.mark.parametrize("override", ["name=r\u00e9sum\u00e9", "trainer", "name='half"])
-def test_overrides_that_do_not_parse_are_refused_with_the_way_to_write_them(override: str):
-    with pytest.raises(ConfigError, match="an override must be KEY=VALUE, got"):
-        load_config([override])
-
-
-def test_a_quoted_value_may_hold_any_letter():
-    assert load_config(['name="r\u00e9sum\u00e9"']).name == "r\u00e9sum\u00e9"
-
-
 def test_a_new_key_of_a_closed_section_is_refused():
     with pytest.raises(ConfigError, match="foo must be a declared key of TrainerConfig"):
         load_config(["+trainer.foo=1"])
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("resume=None", "resume must be text with a meaning, got 'None'. Leave it out for its default."),
+        ("resume=null", "resume must have a value, got null. Leave it out for its default"),
+        ("resume=", "resume must not be empty, got ''"),
+        ('resume="null"', "resume must be text with a meaning, got 'null'"),
+        ("tracking.wandb_entity=None", "got 'None'. Write tracking.wandb_entity=null for none."),
+        ("tracking.wandb_entity=", "tracking.wandb_entity must be null or not empty, got ''"),
+        ('tracking.wandb_entity="null"', "tracking.wandb_entity must be text with a meaning, got 'null'"),
+        ("environment.train_files=[None]", "environment.train_files must be text with a meaning, got 'None'"),
+    ],
+)
+def test_only_null_stands_for_nothing(override: str, message: str):
+    """CF-02."""
+    with pytest.raises(ConfigError) as caught:
+        load_config([override])
+    assert message in str(caught.value)
+
+
+def test_null_stands_for_nothing():
+    """CF-02."""
+    assert load_config(["tracking.wandb_entity=null"]).tracking.wandb_entity is None
+
+
+@pytest.mark.parametrize(
+    ("value", "override", "message"),
+    [
+        ("", "trainer.steps=${oc.env:SIZE}", "trainer.steps must have its declared type: Value '' of type 'str'"),
+        ("", "name=${oc.env:SIZE}", "name must be one folder name without slashes, got ''"),
+        (
+            None,
+            "trainer.steps=${oc.env:SIZE}",
+            "trainer.steps must have a value, but reads the environment variable SIZE",
+        ),
+        (
+            None,
+            "name=${oc.env:SIZE}",
+            "name must have a value, but reads the environment variable SIZE, which is not set",
+        ),
+        (None, "trainer.steps=${oc.env:SIZE,???}", "trainer.steps must have its declared type: Value '???'"),
+        (None, "name=${oc.env:SIZE,???}", "name must have a value, got ???"),
+        (None, "trainer.steps=???", "trainer.steps must have a value, got ???"),
+    ],
+)
+def test_environment_variables_that_are_empty_or_missing_are_refused_at_the_start(
+    monkeypatch, value: str | None, override: str, message: str
+):
+    """CF-04."""
+    if value is not None:
+        monkeypatch.setenv("SIZE", value)
+    with pytest.raises(ConfigError) as caught:
+        load_config([override])
+    assert message in str(caught.value)
+
+
+def test_environment_variables_become_what_their_field_is_and_are_saved_as_it(monkeypatch, tmp_path):
+    """CF-04."""
+    monkeypatch.setenv("SIZE", "8")
+    config = load_config(["trainer.steps=${oc.env:SIZE}"])
+    assert (config.trainer.steps, type(config.trainer.steps)) == (8, int)
+    save_config(config, tmp_path / "config.yaml")
+    monkeypatch.delenv("SIZE")
+    assert config_from_file(tmp_path / "config.yaml").trainer.steps == 8
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("optimizer.lr=nan", "optimizer.lr must be a finite number"),
+        ("optimizer.lr=inf", "optimizer.lr must be a finite number"),
+        ("optimizer.lr=1e400", "optimizer.lr must be a finite number"),
+        ("optimizer.lr=-1", "optimizer.lr must be >= 0"),
+        ("optimizer.lr=true", "optimizer.lr must have its declared type"),
+        ("optimizer.beta2=nan", "optimizer.beta2 must be a finite number"),
+        ("trainer.epochs=true", "trainer.epochs must have its declared type"),
+        ("trainer.epochs=nan", "trainer.epochs must have its declared type"),
+        ("trainer.epochs=-1", "trainer.epochs must be >= 0"),
+        ("trainer.rollouts_per_task=2.0", "trainer.rollouts_per_task must have its declared type"),
+        ("rollout.temperature=0", "rollout.temperature must be > 0"),
+        ("rollout.temperature=nan", "rollout.temperature must be a finite number"),
+        ("rollout.eval_temperature=-inf", "rollout.eval_temperature must be a finite number"),
+        ("algorithm.clip_low=0", "algorithm.clip_low must be in (0, 1)"),
+        ("algorithm.clip_high=nan", "algorithm.clip_high must be a finite number"),
+        ("algorithm.kl_coefficient=-0.1", "algorithm.kl_coefficient must be >= 0"),
+        ("environment.reward_weights.tests=nan", "environment.reward_weights.tests must be a finite number"),
+        ("planner.max_cost=nan", "planner.max_cost must be a finite number"),
+        ("cluster.call_timeout_s=inf", "cluster.call_timeout_s must be a finite number"),
+        ("seed=true", "seed must have its declared type"),
+        ("model.compile=2", "model.compile must be true or false, got 2"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused_with_key_and_range(override: str, message: str):
+    """CF-05."""
+    with pytest.raises(ConfigError) as caught:
+        load_config([override])
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("override", "path"),
+    [
+        ("engine.extra.hf_token=distinctive-value-0815", "engine.extra.hf_token"),
+        ("engine.extra.nested.api_key=distinctive-value-0815", "engine.extra.nested.api_key"),
+        ("name=${oc.env:SOME_TOKEN}", "name"),
+        ("tracking.wandb_project=x-distinctive-value-0815", "tracking.wandb_project"),
+        ("environment.train_files=[distinctive-value-0815]", "environment.train_files"),
+    ],
+)
+def test_secrets_are_refused_without_being_shown(monkeypatch, tmp_path, override: str, path: str):
+    monkeypatch.setenv("SOME_TOKEN", "distinctive-value-0815")
+    with pytest.raises(ConfigError, match=f"{path} must not") as caught:
+        load_config([override])
+    assert "distinctive" not in str(caught.value)
+    if "oc.env" not in override:
+        save_config(load_config([]), tmp_path / "config.yaml")
+        with pytest.raises(ConfigError, match=f"{path} must not"):
+            config_from_file(tmp_path / "config.yaml", [override])
+
+
+def test_names_of_variables_and_words_that_only_look_like_secrets_are_taken(monkeypatch):
+    monkeypatch.setenv("SHORT_KEY", "runs")
+    config = load_config(["engine.extra.max_num_batched_tokens=100", "planner.api_key_env=OTHER_KEY", "root_dir=runs"])
+    assert config.planner.api_key_env == "OTHER_KEY"

@@ -64,3 +64,74 @@ def test_objectives_that_contradict_themselves_are_refused(overrides: list[str],
     with pytest.raises(ConfigError) as caught:
         load_config(["trainer.tasks_per_step=4", *overrides])
     assert sentence in str(caught.value)
+
+
+LONG = "rollout.max_total_tokens=128", "rollout.max_new_tokens=12"
+GPUS = ("cluster=h100x1", "engine=vllm_gpu", "weight_sync=ipc", "model.compute_dtype=bfloat16")
+SIZES = [
+    (("trainer.tasks_per_step=10", "trainer.updates_per_batch=4"), "(4), got 10. Set it to 8 or 12"),
+    (("trainer.tasks_per_step=3", "trainer.updates_per_batch=4"), "(4), got 3. Set it to 4"),
+    (("trainer.tasks_per_step=8", "trainer.updates_per_batch=4", "algorithm.old_logprobs=recompute"), None),
+    (("trainer.tasks_per_step=0",), "trainer.tasks_per_step must be > 0, got 0"),
+    (("trainer.updates_per_batch=0",), "trainer.updates_per_batch must be > 0, got 0"),
+    (("trainer.rollouts_per_task=1", "trainer.min_valid_rollouts=1"), "A group of one has no baseline"),
+    (("trainer.rollouts_per_task=2",), None),
+    (
+        ("trainer.rollouts_per_task=2", "trainer.min_valid_rollouts=3"),
+        "min_valid_rollouts must be <= trainer.rollouts_per",
+    ),
+    ((*LONG, "trainer.micro_batch_tokens=127"), "trainer.micro_batch_tokens must be >= rollout.max_total_tokens (128)"),
+    ((*LONG, "trainer.micro_batch_tokens=128"), None),
+    (
+        ("rollout.max_total_tokens=128", "rollout.max_new_tokens=128"),
+        "rollout.max_new_tokens must be < rollout.max_total",
+    ),
+    (
+        ("model.sequence_parallel_size=3", "cluster.num_policy_ranks=8"),
+        "model.sequence_parallel_size must divide cluster.num_policy_ranks (8), got 3. Set it to 2 or 4",
+    ),
+    (("model.sequence_parallel_size=4", "cluster.num_policy_ranks=8"), None),
+    (("model.sequence_parallel_size=16", "cluster.num_policy_ranks=8"), "got 16. Set it to 4 or 8"),
+    (("cluster.num_policy_ranks=0",), "cluster.num_policy_ranks must be > 0, got 0"),
+    (("cluster.num_policy_ranks=3", "trainer.tasks_per_step=2"), None),
+    (("cluster.num_policy_ranks=4", "cluster.num_replicas=3"), "cluster.num_replicas must divide cluster.num_policy"),
+    ((*GPUS, "cluster.num_engines=3", "cluster.num_engines_per_gpu=2"), "multiple of cluster.num_engines_per_gpu"),
+    ((*GPUS, "cluster.num_policy_ranks=2"), "cluster.num_policy_ranks must fit 1 GPUs together with the engines"),
+    ((*GPUS, "cluster.num_engines=2"), "must fit 1 GPUs together with the engines (2 GPUs, colocated)"),
+    (("trainer.steps=0", "trainer.epochs=0"), "trainer.steps must be > 0 where trainer.epochs is 0"),
+    ((*LONG, "algorithm.overlong_buffer=128"), "algorithm.overlong_buffer must be < rollout.max_total_tokens (128)"),
+]
+
+
+@pytest.mark.parametrize(("overrides", "refusal"), SIZES, ids=[" ".join(overrides) for overrides, _ in SIZES])
+def test_sizes_that_do_not_fit_are_refused_before_the_start(overrides: tuple[str, ...], refusal: str | None):
+    """CF-08: None is a combination that runs; micro-batches are packed by tokens, so that ranks need divide nothing."""
+    if refusal is None:
+        load_config(overrides)
+        return
+    with pytest.raises(ConfigError) as caught:
+        load_config(overrides)
+    assert refusal in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "num_heads", "refusal"),
+    [
+        ((*GPUS, "cluster.num_gpus_per_node=3", "cluster.num_gpus_per_engine=3"), 8, "(8), got 3. Set it to 2 or 4"),
+        ((*GPUS, "cluster.num_gpus_per_node=4", "cluster.num_gpus_per_engine=4"), 8, None),
+        (("cluster.num_gpus_per_engine=3",), 8, None),
+        (("model.sequence_parallel_size=2", "cluster.num_policy_ranks=2"), 9, "(9), got 2. Set it to 1 or 3"),
+        (("model.sequence_parallel_size=3", "cluster.num_policy_ranks=3"), 9, None),
+    ],
+)
+def test_heads_that_are_not_shared_out_evenly_are_refused(
+    overrides: tuple[str, ...], num_heads: int, refusal: str | None
+):
+    """CF-08: three GPUs an engine and eight heads; without GPUs an engine is never split."""
+    config = load_config(overrides)
+    if refusal is None:
+        config.check_heads(num_heads)
+        return
+    with pytest.raises(ConfigError) as caught:
+        config.check_heads(num_heads)
+    assert f"must divide the query heads of model.path {refusal}" in str(caught.value)

@@ -1,12 +1,20 @@
 """What `train_agenthands.sh` starts, on machines with and without GPUs; the programs that it calls are stand-ins."""
 
+import json
 import os
+import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from skyrl_nat.config.load import config_from_file, load_config, save_config
+from skyrl_nat.config.overrides import _quoted
+
 SCRIPT = Path(__file__).parents[3] / "examples" / "nat_agent_creation" / "train_agenthands.sh"
+SIGNS = "a#b =c(d)%e@f\\g,h i é ü{j}[k]$l;m&n'o*p!q~r|s:t\"u"
+"""Every sign that a shell or Hydra's grammar may take for something else."""
 PROGRAM = """#!/bin/bash
 printf '%s\\n' "$*" >> "$CALLS"
 if [ "$1" = prepare ]; then mkdir -p "$2" && echo '{}' > "$2/report.json"; fi
@@ -37,8 +45,8 @@ def start(folder: Path, num_gpus: int, *overrides: str) -> list[str]:
 def test_on_gpus_tasks_of_the_library_are_made_once(tmp_path: Path, num_gpus: int, preset: str) -> None:
     tasks = tmp_path / "tasks"
     train = (
-        f"train experiment={preset} environment.train_files=[{tasks}/train.parquet] "
-        f"environment.validation_files=[{tasks}/validation.parquet] trainer.steps=3"
+        f'train experiment={preset} environment.train_files=["{tasks}/train.parquet"] '
+        f'environment.validation_files=["{tasks}/validation.parquet"] trainer.steps=3'
     )
     assert start(tmp_path, num_gpus, "trainer.steps=3") == [f"prepare {tasks} --num-samples 1000", train]
     assert start(tmp_path, num_gpus, "trainer.steps=3") == [train]
@@ -52,3 +60,27 @@ def test_other_tasks_take_their_place(tmp_path: Path, override: str) -> None:
 def test_a_preset_that_is_named_is_taken(tmp_path: Path) -> None:
     [train] = start(tmp_path, 1, "environment.train_files=[mine.parquet]", "experiment=smoke_cpu")
     assert train == "train environment.train_files=[mine.parquet] experiment=smoke_cpu"
+
+
+def test_signs_arrive_at_the_last_process_through_the_example_script_and_back_from_the_saved_config(tmp_path: Path):
+    """CF-01: shell script, child process, JSON, YAML."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    plan = f'#!/bin/bash\nshift\nexec {sys.executable} -m skyrl_nat.cli plan "$@"\n'
+    for name, text in (("skyrl-nat", plan), ("nvidia-smi", "#!/bin/bash\necho 'GPU 0: H100'\n")):
+        (programs / name).write_text(text)
+        (programs / name).chmod(0o755)
+    [word] = shlex.split(_quoted("tracking.wandb_project", SIGNS))
+    files = ["environment.train_files=[builtin:nat_agent/train]", "trainer.steps=1"]
+    found = subprocess.run(
+        ["bash", SCRIPT, word, *files],
+        env={**os.environ, "PATH": f"{programs}:/usr/bin:/bin", "PYTHONPATH": str(SCRIPT.parents[2])},
+        capture_output=True,
+        text=True,
+    )
+    assert found.returncode == 0, found.stderr
+    assert json.loads(found.stdout)["config"]["tracking"]["wandb_project"] == SIGNS
+    config = load_config([word])
+    save_config(config, tmp_path / "config.yaml")
+    assert config_from_file(tmp_path / "config.yaml") == config
+    assert config_from_file(tmp_path / "config.yaml", [word]) == config

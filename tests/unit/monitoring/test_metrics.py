@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from skyrl_nat.monitoring.metrics import group_metrics, staleness_metrics, standard_deviation
+from skyrl_nat.monitoring.metrics import group_metrics, mean, staleness_metrics, standard_deviation
 from skyrl_nat.types import Outcome, RewardResult, Rollout, RolloutGroup, Task
 
+NAN = float("nan")
 TASK = Task(task_id="t", family="f", payload={})
 
 
@@ -24,6 +25,10 @@ def rollout(reward: float | None, *, outcome=Outcome.FINISHED, versions=(3,), sa
         outcome=outcome,
         reward=result,
     )
+
+
+def with_parts(reward: float, parts: dict[str, float]) -> Rollout:
+    return replace(rollout(reward), reward=RewardResult(total=reward, parts=parts, is_success=True))
 
 
 def group(*rollouts: Rollout) -> RolloutGroup:
@@ -70,5 +75,33 @@ def test_sample_standard_deviation():
     assert standard_deviation([1.0]) == 0.0
 
 
-def test_nothing_gives_zeros_not_errors():
-    assert group_metrics([])["rollout/reward/mean"] == 0.0
+def test_a_value_that_is_missing_is_no_zero_and_spoils_no_mean():
+    """LG-04: four of six have a value, and their count stands beside the mean."""
+    values = [0.5, NAN, NAN, 0.8, 0.6, 0.7]
+    assert mean(values) == pytest.approx(0.65)
+    assert standard_deviation([1.0, NAN, 0.0, 0.0, 0.0]) == pytest.approx(0.5)
+    rollouts = [with_parts(1.0, {"p": value}) for value in values]
+    metrics = group_metrics([group(*rollouts[:3]), group(*rollouts[3:])])
+    assert metrics["reward/p/mean"] == pytest.approx(0.65)
+    assert metrics["reward/p/count"] == 4
+    assert metrics["rollout/num_valid"] == 6
+
+
+def test_a_part_that_some_rollouts_do_not_have_has_its_count():
+    """LG-04."""
+    metrics = group_metrics([group(with_parts(1.0, {"p": 0.5, "q": 1.0}), with_parts(1.0, {"q": 0.0}))])
+    assert (metrics["reward/p/mean"], metrics["reward/p/count"]) == (0.5, 1)
+    assert metrics["reward/q/mean"] == 0.5
+    assert "reward/q/count" not in metrics, "all have it"
+
+
+def test_what_nothing_is_known_of_is_absent_not_zero():
+    """LG-04."""
+    metrics = group_metrics([group(with_parts(1.0, {"p": NAN}), rollout(None, outcome=Outcome.VALIDATOR_FAILURE))])
+    assert "reward/p/mean" not in metrics
+    assert metrics["reward/p/count"] == 0
+    empty = group_metrics([group(rollout(None, outcome=Outcome.INFRASTRUCTURE_FAILURE))])
+    assert not [name for name in empty if name.startswith("rollout/reward") or name.endswith("success/mean")]
+    assert empty["rollout/infrastructure_failure/count"] == 1
+    assert group_metrics([])["rollout/num_valid"] == 0
+    assert staleness_metrics([], 3) == {}
