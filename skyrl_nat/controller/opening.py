@@ -24,6 +24,9 @@ from skyrl_nat.rollouts.chat import ChatCodec
 from skyrl_nat.rollouts.harness import find_harness
 from skyrl_nat.rollouts.recorded import RecordedGroups
 
+BATCH_PLAN = "batch_plan.json"
+"""File of a run folder: every batch word as a number."""
+
 
 @contextlib.asynccontextmanager
 async def open_run(config: RunConfig, *, is_training: bool = True) -> AsyncIterator[Run]:
@@ -43,6 +46,8 @@ async def open_run(config: RunConfig, *, is_training: bool = True) -> AsyncItera
     with ConsoleBackend() as console:
         plan = config.batch_plan(len(data.train_tasks))
         console.table("Batch plan", ("word", "number"), [(name, f"{number:,}") for name, number in plan.items()])
+        if is_training:
+            _write_json(config.run_dir / BATCH_PLAN, plan)
         console.set_total(config.total_steps(len(data.train_tasks)))
         console.status("starting Ray and the workers")
         tracker = Tracker(config.tracking, config.run_dir, config.to_dict(), console)
