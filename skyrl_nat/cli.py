@@ -114,8 +114,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _train(options: argparse.Namespace) -> None:
     from skyrl_nat.config.load import load_config
+    from skyrl_nat.controller.opening import finished_step
 
     config = resolve_name(load_config(options.overrides))
+    step = finished_step(config)
+    if step is not None:
+        print(f"{config.run_dir} is already finished: step {step} was its last. Raise trainer.steps or trainer.epochs")
+        return
     _run(_train_run(config))
 
 

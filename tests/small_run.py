@@ -45,10 +45,12 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join([here, os.environ.get("PYTHONPATH", "")])}
 
 
-def start(folder: Path, *overrides: str, command: str = "train") -> subprocess.Popen[str]:
+def start(
+    folder: Path, *overrides: str, command: str = "train", program: tuple[str, ...] = ("-m", "skyrl_nat.cli")
+) -> subprocess.Popen[str]:
     """Start `skyrl-nat` in a process of its own."""
     return subprocess.Popen(
-        [sys.executable, "-m", "skyrl_nat.cli", command, *arguments(folder, *overrides)],
+        [sys.executable, *program, command, *arguments(folder, *overrides)],
         env=environment(),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

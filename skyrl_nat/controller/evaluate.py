@@ -1,10 +1,14 @@
 """Evaluating the policy of a run on its held-out tasks."""
 
 import json
+from pathlib import Path
 
 from skyrl_nat.controller.run import Run
 from skyrl_nat.evaluation.evaluator import EvaluationResult, play_tasks, summarize
 from skyrl_nat.monitoring.metrics import with_prefix
+
+EVALUATIONS = "evaluations.jsonl"
+"""File of a run folder: one line per evaluation."""
 
 
 async def evaluate(run: Run, step: int) -> EvaluationResult:
@@ -18,6 +22,24 @@ async def evaluate(run: Run, step: int) -> EvaluationResult:
     result = summarize(step, groups)
     run.recorder.write(step, groups, label="eval")
     run.tracker.log(step, with_prefix("eval", result.metrics))
-    with (run.folder / "evaluations.jsonl").open("a", encoding="utf-8") as file:
-        file.write(json.dumps(result.to_dict()) + "\n")
+    _record(run.folder / EVALUATIONS, result)
     return result
+
+
+def is_evaluated(folder: Path, step: int) -> bool:
+    """Return whether the run in a folder has evaluated the policy of a step."""
+    return any(found == step for found, *_ in _recorded(folder / EVALUATIONS))
+
+
+def _record(path: Path, result: EvaluationResult) -> None:
+    """Add a result; one of the same tasks at the same step, from before a resume, gives way."""
+    lines = [line for (*what, line) in _recorded(path) if what != [result.step, result.num_tasks]]
+    part = path.with_suffix(".part")
+    part.write_text("".join(f"{line}\n" for line in [*lines, json.dumps(result.to_dict())]), encoding="utf-8")
+    part.replace(path)
+
+
+def _recorded(path: Path) -> list[tuple[int, int, str]]:
+    """Return step, number of tasks and line of every evaluation so far."""
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    return [(entry["step"], entry["num_tasks"], line) for line in lines for entry in [json.loads(line)]]

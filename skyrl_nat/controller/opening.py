@@ -14,6 +14,7 @@ from skyrl_nat.checkpoint.pretrained import resolve_model
 from skyrl_nat.cluster.topology import describe, start_topology
 from skyrl_nat.config.load import save_config
 from skyrl_nat.config.run import RunConfig
+from skyrl_nat.controller.evaluate import is_evaluated
 from skyrl_nat.controller.run import Run, RunData
 from skyrl_nat.data.specs import load_tasks, open_tasks
 from skyrl_nat.data.task_source import TaskList, check_disjoint
@@ -125,6 +126,20 @@ def find_checkpoint(config: RunConfig) -> Path | None:
         return CheckpointManager(folder / "checkpoints").latest()
     read_state(Path(config.resume))
     return Path(config.resume)
+
+
+def finished_step(config: RunConfig) -> int | None:
+    """Return the last step of a run with `resume=latest` that has nothing left to do, None of any other.
+
+    A run that was killed in its last evaluation has that left to do.
+    """
+    start = find_checkpoint(config) if config.resume == "latest" else None
+    if start is None:
+        return None
+    step = int(read_state(start)["step"])
+    is_trained = step >= (config.trainer.steps or config.total_steps(len(load_data(config).train_tasks)))
+    is_done = is_trained and (not config.evaluation.before_and_after or is_evaluated(config.run_dir, step))
+    return step if is_done else None
 
 
 def prepare_folder(config: RunConfig) -> None:
