@@ -23,6 +23,7 @@ COMMON = (
     "engine.deterministic=true",
     "optimizer.schedule=cosine",
     "optimizer.warmup_steps=2",
+    "optimizer.min_lr_ratio=0.1",
 )
 AHEAD = (
     "name=ahead",
@@ -61,6 +62,12 @@ def kill_at(folder: Path, point: str, step: int, *overrides: str) -> None:
     process = small_run.start(folder, "resume=latest", *overrides, program=program)
     output, _ = process.communicate(timeout=240)
     assert process.returncode == -signal.SIGKILL, f"not killed at {point} of step {step}: {output}"
+
+
+def replay(run: Path, step: int, *overrides: str) -> subprocess.CompletedProcess[str]:
+    """Replay a step without tests/ on the path: the code of the tasks' family is not needed."""
+    command = [sys.executable, "-m", "skyrl_nat.cli", "replay", str(run), "--step", str(step), *overrides]
+    return subprocess.run(command, capture_output=True, text=True, timeout=240)
 
 
 def rollouts(run: Path, step: int) -> list[dict[str, Any]]:
@@ -119,14 +126,11 @@ def test_run_ahead_of_its_trainer_loses_no_rollout_and_trains_none_twice(folder:
     assert all(found[name] == tokens for name, tokens in kept.items() if name in found)
 
 
-@pytest.mark.parametrize(("name", "step"), [("killed", NUM_STEPS - 1), ("ahead", NUM_STEPS)])
-def test_a_step_of_a_killed_run_is_trained_again_from_its_folder(folder: Path, name: str, step: int):
-    """On the run's own workers; `tests/unit/controller/test_replay.py` has the cases."""
-    run = folder / "runs" / name
+def test_a_step_of_a_resumed_run_is_trained_again_from_its_folder(folder: Path):
+    """On workers of its own, reference included; `tests/unit/controller/test_replay.py` has the cases."""
+    run = folder / "runs" / "ahead"
     before = {path: path.stat().st_mtime_ns for path in run.rglob("*")}
-    replay = [sys.executable, "-m", "skyrl_nat.cli", "replay", str(run), "--step", str(step)]
-    # Without tests/ on its path: the family of the tasks is not needed.
-    done = subprocess.run(replay, capture_output=True, text=True, timeout=240)
+    done = replay(run, NUM_STEPS)
     assert done.returncode == 0, done.stderr
     found = re.search(r"(\d+) of (\d+) figures are equal", done.stderr)
     assert found is not None
@@ -135,10 +139,9 @@ def test_a_step_of_a_killed_run_is_trained_again_from_its_folder(folder: Path, n
     assert {path: path.stat().st_mtime_ns for path in run.rglob("*")} == before
 
 
-def test_a_replay_that_differs_ends_with_3(folder: Path, undisturbed: Path):
+def test_a_replay_that_differs_ends_with_3(undisturbed: Path):
     """A learning rate that is not the run's."""
-    replay = [sys.executable, "-m", "skyrl_nat.cli", "replay", str(undisturbed), "--step", "1", "optimizer.lr=2e-3"]
-    done = subprocess.run(replay, capture_output=True, text=True, timeout=240)
+    done = replay(undisturbed, 1, "optimizer.lr=2e-3")
     assert done.returncode == 3, done.stderr
     assert "loss/lr" in done.stderr
     assert "Every figure must be the recorded one, 1 of" in done.stderr
