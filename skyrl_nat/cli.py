@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from skyrl_nat.config.run import RunConfig
+    from skyrl_nat.controller.replay import Recording
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 EXIT_FAILED = 1
@@ -86,6 +87,15 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--checkpoint", type=Path, help="checkpoint folder; default: the run's newest")
     evaluate.add_argument("overrides", nargs="*", help="config overrides, e.g. evaluation.num_tasks=8")
     evaluate.set_defaults(function=_evaluate)
+    replay = commands.add_parser(
+        "replay", help="train a step again from its recorded rollouts and compare every figure"
+    )
+    replay.add_argument("run", type=Path, help="run folder; nothing is written into it")
+    replay.add_argument("--step", type=int, required=True, help="one that the run has trained")
+    replay.add_argument(
+        "overrides", nargs="*", help="config overrides, e.g. model.path=FOLDER where the model has moved"
+    )
+    replay.set_defaults(function=_replay, goes_on="the same command")
     prepare = commands.add_parser("prepare", help="make a data set of tasks with hidden tests; no API needed")
     prepare.add_argument("output_dir", type=Path, help="folder to make; a run that was killed goes on in it")
     prepare.add_argument("--num-samples", type=int, default=1000, help="tasks in all; a tenth is held out")
@@ -105,8 +115,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _train(options: argparse.Namespace) -> None:
     from skyrl_nat.config.load import load_config
+    from skyrl_nat.controller.opening import finished_step
 
     config = resolve_name(load_config(options.overrides))
+    step = finished_step(config)
+    if step is not None:
+        print(f"{config.run_dir} is already finished: step {step} was its last. Raise trainer.steps or trainer.epochs")
+        return
     _run(_train_run(config))
 
 
@@ -183,6 +198,21 @@ async def _evaluate_run(config: "RunConfig") -> None:
         await run.push_weights()
         result = await supervised(run, evaluate(run))
     print(json.dumps(with_reasons(result.to_dict()), indent=1))
+
+
+def _replay(options: argparse.Namespace) -> None:
+    from skyrl_nat.controller.replay import Recording
+
+    _run(_replay_run(Recording(options.run, options.overrides), options.step))
+
+
+async def _replay_run(recording: "Recording", step: int) -> None:
+    from skyrl_nat.controller.replay import replay, show_figures
+    from skyrl_nat.monitoring.console import ConsoleBackend
+
+    with ConsoleBackend() as console:
+        figures = await replay(recording, step, console)
+    show_figures(figures, console)
 
 
 def _prepare(options: argparse.Namespace) -> None:

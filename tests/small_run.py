@@ -60,9 +60,11 @@ class Running(subprocess.Popen[str]):
         return self.output.read(), ""
 
 
-def start(folder: Path, *overrides: str, command: str = "train") -> Running:
+def start(
+    folder: Path, *overrides: str, command: str = "train", program: tuple[str, ...] = ("-m", "skyrl_nat.cli")
+) -> Running:
     """Start `skyrl-nat` in a process of its own."""
-    return Running([sys.executable, "-m", "skyrl_nat.cli", command, *arguments(folder, *overrides)])
+    return Running([sys.executable, *program, command, *arguments(folder, *overrides)])
 
 
 def run(folder: Path, *overrides: str, timeout_s: float = 240) -> str:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -78,13 +78,16 @@ async def _usage(group: ActorGroup) -> list[Usage]:
 
 
 @contextlib.asynccontextmanager
-async def start_topology(config: RunConfig, model_path: Path, total_steps: int) -> AsyncIterator[Topology]:
+async def start_topology(
+    config: RunConfig, model_path: Path, total_steps: int, *, is_playing: bool = True
+) -> AsyncIterator[Topology]:
     """Start Ray and all workers; on leaving, end them.
 
     Args:
         config: The run.
         model_path: Local folder of the model.
         total_steps: Optimizer steps of the run, for the learning-rate schedule.
+        is_playing: False starts policy and reference alone, each in the place that it has in the whole run.
 
     Raises:
         ConfigError: If the placement does not fit the nodes.
@@ -92,6 +95,8 @@ async def start_topology(config: RunConfig, model_path: Path, total_steps: int) 
     """
     with ray_session(config.cluster) as nodes:
         plan = plan_placement(config.cluster, nodes, is_overlapped=config.trainer.staleness > 0)
+        if not is_playing:
+            plan = replace(plan, slots=tuple(plan.of_role("policy")))
         with reserved(plan, config.cluster.start_timeout_s) as bundle:
             starter = _Starter(config, plan, bundle, model_path, total_steps)
             topology = await starter.start()
@@ -172,7 +177,7 @@ class _Starter:
 
     async def _start_engines(self, engines: ActorGroup) -> None:
         """Start engines that share a GPU one after the other: each looks how much of its memory is left."""
-        places = engines.size // self.config.cluster.num_engines_per_gpu
+        places = max(1, engines.size // self.config.cluster.num_engines_per_gpu)
         for first in range(0, engines.size, places):
             ranks = range(first, first + places)
             await asyncio.gather(*(engines.call_one(rank, "start") for rank in ranks))
@@ -234,7 +239,8 @@ class _Starter:
 
     def _reward_group(self) -> ActorGroup | None:
         config = self.config
-        if not has_validator(config.environment.family, config.environment):
+        # The family's code may be missing where nothing is played.
+        if not self._plan.of_role("reward") or not has_validator(config.environment.family, config.environment):
             return None
         return self._cpu_group(
             "reward",
@@ -288,5 +294,8 @@ class _Starter:
 
 def describe(topology: Topology) -> dict[str, Any]:
     """Return the placement and process ids, for the run folder."""
-    identities = {group.role: list(group.identities.values()) for group in topology.groups}
-    return {"slots": [asdict(slot) for slot in topology.plan.slots], "identities": identities}
+    return {
+        "slots": [asdict(slot) for slot in topology.plan.slots],
+        "num_threads": topology.plan.num_threads,
+        "identities": {group.role: list(group.identities.values()) for group in topology.groups},
+    }

@@ -1,9 +1,15 @@
 """Evaluating the policy of a run on its held-out tasks."""
 
+import json
+from pathlib import Path
+
 from skyrl_nat.controller.run import Run
 from skyrl_nat.evaluation.evaluator import EvaluationResult, play_tasks, summarize
-from skyrl_nat.json_lines import append_lines, encode_line, mend_lines, open_lines
+from skyrl_nat.json_lines import encode_line, replace_lines, whole_lines
 from skyrl_nat.monitoring.metrics import with_prefix
+
+EVALUATIONS = "evaluations.jsonl"
+"""File of a run folder: one line per evaluation."""
 
 
 async def evaluate(run: Run) -> EvaluationResult:
@@ -18,9 +24,23 @@ async def evaluate(run: Run) -> EvaluationResult:
     result = summarize(step, groups)
     run.recorder.write(step, groups, label="eval")
     run.tracker.log(step, with_prefix("eval", result.metrics))
-    path = run.folder / "evaluations.jsonl"
-    with open_lines(path) as file:
-        mend_lines(file, path)
-        append_lines(file, encode_line(result.to_dict()))
+    _record(run.folder / EVALUATIONS, result)
     run.evaluations.append(result)
     return result
+
+
+def is_evaluated(folder: Path, step: int) -> bool:
+    """Return whether the run in a folder has evaluated the policy of a step."""
+    return any(found == step for found, *_ in _recorded(folder / EVALUATIONS))
+
+
+def _record(path: Path, result: EvaluationResult) -> None:
+    """Add a result; one of the same tasks at the same step, from before a resume, gives way."""
+    lines = [line for (*what, line) in _recorded(path) if what != [result.step, result.num_tasks]]
+    replace_lines(path, [*lines, encode_line(result.to_dict()).rstrip(b"\n")])
+
+
+def _recorded(path: Path) -> list[tuple[int, int, bytes]]:
+    """Return step, number of tasks and line of every evaluation so far."""
+    lines = whole_lines(path.read_bytes(), path) if path.exists() else []
+    return [(entry["step"], entry["num_tasks"], line) for line in lines for entry in [json.loads(line)]]

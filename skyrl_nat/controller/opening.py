@@ -14,6 +14,7 @@ from skyrl_nat.checkpoint.pretrained import resolve_model
 from skyrl_nat.cluster.topology import start_topology
 from skyrl_nat.config.load import save_config
 from skyrl_nat.config.run import RunConfig
+from skyrl_nat.controller.evaluate import is_evaluated
 from skyrl_nat.controller.run import Run, RunData
 from skyrl_nat.data.specs import load_tasks, open_tasks
 from skyrl_nat.data.task_source import TaskList, check_disjoint
@@ -24,6 +25,9 @@ from skyrl_nat.monitoring.tracker import Tracker
 from skyrl_nat.rollouts.chat import ChatCodec
 from skyrl_nat.rollouts.harness import find_harness
 from skyrl_nat.rollouts.recorded import RecordedGroups
+
+BATCH_PLAN = "batch_plan.json"
+"""File of a run folder: every batch word as a number."""
 
 
 @contextlib.asynccontextmanager
@@ -45,6 +49,8 @@ async def open_run(config: RunConfig, *, is_training: bool = True) -> AsyncItera
     with ConsoleBackend() as console:
         plan = config.batch_plan(len(data.train_tasks))
         console.table("Batch plan", ("word", "number"), [(name, f"{number:,}") for name, number in plan.items()])
+        if is_training:
+            _write_json(config.run_dir / BATCH_PLAN, plan)
         console.set_total(config.total_steps(len(data.train_tasks)))
         console.status("starting Ray and the workers")
         tracker = Tracker(config.tracking, config.run_dir, config.to_dict(), console)
@@ -122,6 +128,20 @@ def find_checkpoint(config: RunConfig) -> Path | None:
         return CheckpointManager(folder / "checkpoints").latest()
     read_state(Path(config.resume))
     return Path(config.resume)
+
+
+def finished_step(config: RunConfig) -> int | None:
+    """Return the last step of a run with `resume=latest` that has nothing left to do, None of any other.
+
+    A run that was killed in its last evaluation has that left to do.
+    """
+    start = find_checkpoint(config) if config.resume == "latest" else None
+    if start is None:
+        return None
+    step = int(read_state(start)["step"])
+    is_trained = step >= (config.trainer.steps or config.total_steps(len(load_data(config).train_tasks)))
+    is_done = is_trained and (not config.evaluation.before_and_after or is_evaluated(config.run_dir, step))
+    return step if is_done else None
 
 
 def prepare_folder(config: RunConfig) -> None:

@@ -33,10 +33,13 @@ from skyrl_nat.rollouts.harness import HarnessContext, find_harness
 from skyrl_nat.rollouts.harness_player import HarnessPlayer
 from skyrl_nat.rollouts.policy_access import PolicyAccess
 from skyrl_nat.rollouts.producer import GroupProducer, ProducerLimits
-from skyrl_nat.rollouts.recorded import RecordedGroups
-from skyrl_nat.rollouts.recorder import RolloutRecorder
+from skyrl_nat.rollouts.recorded import RecordedGroups, read_groups
+from skyrl_nat.rollouts.recorder import RolloutRecorder, write_groups
 from skyrl_nat.rollouts.runner import GroupRunner, Player
 from skyrl_nat.types import RolloutGroup, Task
+
+GROUPS = "groups.jsonl"
+"""File of a checkpoint: groups that were played ahead and not yet handed over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -201,7 +204,7 @@ class Run:
         return bool(config.every_steps) and self.step % config.every_steps == 0
 
     async def save_checkpoint(self) -> Path:
-        """Save policy, optimizer and stream position; the folder appears only when it is complete."""
+        """Save all that going on needs (docs/resume.md); the folder appears only when it is complete."""
         self.console.status(f"saving step {self.step}")
         self.account.interrupt()
         with self.devices.in_phase("save"):
@@ -210,9 +213,12 @@ class Run:
     async def _save(self) -> Path:
         part = self.checkpoints.begin(self.step)
         await self.policy.call_all("save", str(part / "policy"))
+        ahead = self.producer.state()
+        write_groups(part / GROUPS, ahead.finished)
         state = {
             "step": self.step,
-            "position": self.producer.next_position,
+            "position": ahead.position,
+            "unfinished": ahead.unfinished,
             "seed": self.config.seed,
             "coefficients": dataclasses.asdict(self.coefficients),
         }
@@ -229,6 +235,7 @@ class Run:
         self.stream.position = int(state["position"])
         self.coefficients = Coefficients(**state["coefficients"])
         self.producer = self._make_producer()
+        self.producer.restore(read_groups(checkpoint / GROUPS))
 
     async def _play(self, task: Task, index: int) -> RolloutGroup:
         """Play one group of the training set."""

@@ -2,8 +2,8 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
 
 from skyrl_nat.data.prompts import PromptStream
 from skyrl_nat.errors import StoppedError
@@ -39,6 +39,18 @@ class ProducerLimits:
     """In a row, before the run stops."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProducerState:
+    """What a checkpoint holds of a producer between two batches."""
+
+    position: int
+    """Stream index of the first task that no handed-over batch has reached."""
+    finished: list[RolloutGroup]
+    """Groups from there on that are ready to be handed over, in stream order."""
+    unfinished: list[int]
+    """Stream indices of those that are being played, and will be played again."""
+
+
 class GroupProducer:
     """Plays groups in the background.
 
@@ -70,7 +82,8 @@ class GroupProducer:
         self._stream = stream
         self._limits = limits
         self._has_signal = has_signal
-        self._running: deque[asyncio.Task[RolloutGroup]] = deque()
+        self._running: deque[tuple[int, asyncio.Task[RolloutGroup]]] = deque()
+        self._restored: dict[int, RolloutGroup] = {}
         self._consumed = 0
         self._version = 0
         self._trained_batches = 0
@@ -101,11 +114,12 @@ class GroupProducer:
         dropped_in_a_row = 0
         while len(batch) < self._limits.tasks_per_step:
             self._admit()
-            running = self._running[0]
+            index, running = self._running[0]
             await asyncio.wait([running])
             self._running.popleft()
             if running.cancelled():
                 self.counts.dropped_groups += 1
+                self.next_position = index + 1
                 continue
             group = running.result()
             self.next_position = group.index + 1
@@ -129,25 +143,46 @@ class GroupProducer:
     def drop_oldest(self) -> None:
         """Give the oldest unfinished group up; another is played in its place, and it counts as dropped."""
         if self._running:
-            self._running[0].cancel()
+            self._running[0][1].cancel()
+
+    def state(self) -> ProducerState:
+        """Return what must not be lost between two batches."""
+        finished = {index: running.result() for index, running in self._running if _is_finished(running)}
+        finished |= self._restored
+        return ProducerState(
+            position=self.next_position,
+            finished=[finished[index] for index in sorted(finished)],
+            unfinished=[index for index, _ in self._running if index not in finished],
+        )
+
+    def restore(self, finished: Sequence[RolloutGroup]) -> None:
+        """Take finished groups of an earlier producer over the same stream; their tasks are not played again.
+
+        A group that is too stale once its place in the stream comes is played like any other.
+
+        Args:
+            finished: Of `state`, at or after the stream's position.
+        """
+        self._restored = {group.index: group for group in finished}
 
     async def close(self) -> None:
         """Cancel what is in flight."""
         self._is_closed = True
-        for task in self._running:
+        tasks = [task for _, task in self._running]
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*self._running, return_exceptions=True)
+        await asyncio.gather(*tasks, return_exceptions=True)
         self._running.clear()
 
     def _admit(self) -> None:
         limit = (self._trained_batches + 1 + self._limits.staleness) * self._limits.tasks_per_step
         # What is known to be flat makes room at once, before its turn to be taken comes.
-        flat = sum(self._is_known_flat(running) for running in self._running)
+        flat = sum(self._is_known_flat(running) for _, running in self._running)
         while self._consumed + len(self._running) - flat < limit:
             index, task = self._stream.next()
             running = asyncio.create_task(self._play_one(task, index))
             running.add_done_callback(self._on_done)
-            self._running.append(running)
+            self._running.append((index, running))
 
     def _on_done(self, running: asyncio.Task[RolloutGroup]) -> None:
         if not self._is_closed and self._is_known_flat(running):
@@ -155,8 +190,7 @@ class GroupProducer:
 
     def _is_known_flat(self, running: asyncio.Task[RolloutGroup]) -> bool:
         """Return whether a group is finished and will be left out as flat."""
-        is_good = running.done() and not running.cancelled() and running.exception() is None
-        return is_good and self._is_patient and not self._has_signal(running.result())
+        return _is_finished(running) and self._is_patient and not self._has_signal(running.result())
 
     @property
     def _is_patient(self) -> bool:
@@ -164,14 +198,21 @@ class GroupProducer:
         return self.counts.flat_groups < MAX_FLAT_BATCHES * self._limits.tasks_per_step
 
     async def _play_one(self, task: Task, index: int) -> RolloutGroup:
+        group = self._restored.pop(index, None)
+        # Another training set, or a lower bound than before, makes it of no use.
+        if group is not None and group.task.task_id == task.task_id and not self._is_stale(group):
+            return replace(group, task=task)
         return await self._play(task, index)
+
+    def _is_stale(self, group: RolloutGroup) -> bool:
+        oldest = group.oldest_version
+        return oldest >= 0 and self._version - oldest > self._limits.staleness
 
     def _is_usable(self, group: RolloutGroup) -> bool:
         if len(group.valid_rollouts) < self._limits.min_valid_rollouts:
             self.counts.dropped_groups += 1
             return False
-        oldest = group.oldest_version
-        if oldest >= 0 and self._version - oldest > self._limits.staleness:
+        if self._is_stale(group):
             self.counts.stale_groups += 1
             return False
         return True
@@ -187,3 +228,8 @@ class GroupProducer:
             number = sum(rollout.outcome is outcome for rollout in group.rollouts)
             if number:
                 self.counts.outcomes[outcome] = self.counts.outcomes.get(outcome, 0) + number
+
+
+def _is_finished(running: asyncio.Task[RolloutGroup]) -> bool:
+    """Return whether a group was played to its end."""
+    return running.done() and not running.cancelled() and running.exception() is None

@@ -1,15 +1,18 @@
-"""Groups of earlier runs or of dialogues, read from files, in the place of playing."""
+"""Groups read back from rollout files: as they were, or (of earlier runs, or dialogues) in the place of playing."""
 
+import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from skyrl_nat.errors import DataError
 from skyrl_nat.rollouts.chat import ChatCodec
 from skyrl_nat.rollouts.dialogues import group_of, is_dialogue, rollout_of_dialogue, rows_of_parquet
-from skyrl_nat.types import FinishReason, Outcome, RewardResult, Rollout, RolloutGroup, Task, Turn
+from skyrl_nat.types import FinishReason, Outcome, RewardResult, Rollout, RolloutGroup, StageReport, Task, Turn
 
 
 class RecordedGroups:
@@ -47,7 +50,7 @@ class RecordedGroups:
                     name, rollout_id = group_of(record, number), f"{paths.index(path)}/{number}"
                     rollout = rollout_of_dialogue(record, rollout_id, codec)
                 else:
-                    name, rollout = str(int(record["index"])), rollout_of(record)
+                    name, rollout = str(int(record["index"])), _of_another_run(rollout_of(record))
             except (ValueError, KeyError, TypeError) as error:
                 raise _no_rollout(path, number, json.dumps(record), error) from error
             groups.setdefault((paths.index(path), name), []).append(rollout)
@@ -78,10 +81,34 @@ class RecordedGroups:
         return replace(group, index=index, rollouts=rollouts)
 
 
+def read_groups(path: Path) -> list[RolloutGroup]:
+    """Return the groups of a file as `recorder.write_groups` got them, in order.
+
+    The payload and hidden part of tasks, and the artifacts, are not in the file.
+
+    Raises:
+        DataError: With file and line, where it cannot be read or holds something else than recorded rollouts.
+    """
+    groups: dict[int, RolloutGroup] = {}
+    for _, number, record in _records([path]):
+        try:
+            rollout, index = rollout_of(record), int(record["index"])
+            task = replace(rollout.task, task_id=record["group_task_id"])
+            group = RolloutGroup(task=task, index=index, rollouts=[], score_s=record["score_s"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise _no_rollout(path, number, json.dumps(record), error) from error
+        groups.setdefault(index, group).rollouts.append(rollout)
+    return list(groups.values())
+
+
 def rollout_of(record: dict[str, Any]) -> Rollout:
-    """Return the rollout of one line of a rollout file; its versions are of another run and become -1."""
+    """Return the rollout of one line of a rollout file.
+
+    Raises:
+        KeyError, TypeError, ValueError: The line is no recorded rollout.
+    """
     mask = [bit == "1" for bit in record["loss_mask"]]
-    logprobs = iter(record["rollout_logprobs"])
+    versions = itertools.chain.from_iterable([version] * count for version, count in record["token_versions"])
     reward = None
     if record["reward"] is not None:
         reward = RewardResult(
@@ -89,15 +116,17 @@ def rollout_of(record: dict[str, Any]) -> Rollout:
             parts=record["reward_parts"],
             is_success=bool(record["is_success"]),
             findings=record["findings"],
+            suspicions=record["suspicions"],
+            stages=[StageReport(**stage) for stage in record["stages"]],
             is_by_turn=record["is_by_turn"],
         )
     return Rollout(
         rollout_id=record["rollout_id"],
-        task=Task(task_id=record["task_id"], family="recorded", payload={}, difficulty=record["difficulty"]),
+        task=Task(task_id=record["task_id"], family=record["family"], payload={}, difficulty=record["difficulty"]),
         token_ids=record["token_ids"],
         loss_mask=mask,
-        rollout_logprobs=[float(next(logprobs)) if is_sampled else 0.0 for is_sampled in mask],
-        token_versions=[-1] * len(mask),
+        rollout_logprobs=_on_sampled(mask, np.array(record["rollout_logprobs"], dtype=np.float32).tolist(), 0.0),
+        token_versions=_on_sampled(mask, list(versions), -1),
         turns=[_turn_of(turn) for turn in record["turns"]],
         prompt=record["prompt"],
         outcome=Outcome(record["outcome"]),
@@ -106,6 +135,19 @@ def rollout_of(record: dict[str, Any]) -> Rollout:
         metrics=record["metrics"],
         segment_starts=record["segment_starts"],
     )
+
+
+def _on_sampled(mask: Sequence[bool], values: Sequence[Any], elsewhere: Any) -> list[Any]:
+    """Return one value per token, given those of the sampled ones; too few or too many are a ValueError."""
+    if len(values) != sum(mask):
+        raise ValueError(f"{len(values)} values for {sum(mask)} sampled tokens")
+    given = iter(values)
+    return [next(given) if is_sampled else elsewhere for is_sampled in mask]
+
+
+def _of_another_run(rollout: Rollout) -> Rollout:
+    """Return a rollout whose versions say nothing here."""
+    return replace(rollout, token_versions=[-1] * len(rollout.token_ids))
 
 
 def _turn_of(turn: dict[str, Any]) -> Turn:

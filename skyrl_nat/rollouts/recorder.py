@@ -1,10 +1,13 @@
-"""Every rollout as one JSON line: all turns, the reward's parts, the outcome."""
+"""Every rollout as one JSON line: text to read, and all that training needs, exactly (`rollouts/recorded.py`)."""
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from skyrl_nat.types import Rollout, RolloutGroup
 
@@ -19,23 +22,39 @@ class RolloutRecorder:
 
     def write(self, step: int, groups: Sequence[RolloutGroup], label: str = "train") -> Path:
         """Write all rollouts of one batch and return the file's path."""
-        path = self._folder / f"{label}_{step:06d}.jsonl"
-        lines = [rollout_record(rollout, group.index) for group in groups for rollout in group.rollouts]
-        text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
-        part = path.with_suffix(".part")
-        # A lone surrogate in model text must not lose the batch; it becomes U+FFFD.
-        part.write_text(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), encoding="utf-8")
-        part.replace(path)
+        path = rollout_file(self._folder, step, label)
+        write_groups(path, groups)
         return path
 
 
-def rollout_record(rollout: Rollout, index: int) -> dict[str, Any]:
-    """Return what is logged of one rollout: text, tokens' versions as a range, reward, outcome."""
+def rollout_file(folder: Path, step: int, label: str = "train") -> Path:
+    """Return where the rollouts of a step are."""
+    return folder / f"{label}_{step:06d}.jsonl"
+
+
+def write_groups(path: Path, groups: Sequence[RolloutGroup]) -> None:
+    """Write all rollouts of groups, in order; `recorded.read_groups` gives the same groups back.
+
+    The file appears only when it is complete.
+    """
+    lines = [rollout_record(rollout, group) for group in groups for rollout in group.rollouts]
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    part = path.with_suffix(".part")
+    # A lone surrogate in model text must not lose the batch; it becomes U+FFFD.
+    part.write_text(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), encoding="utf-8")
+    part.replace(path)
+
+
+def rollout_record(rollout: Rollout, group: RolloutGroup) -> dict[str, Any]:
+    """Return what is written of one rollout: all but the task's payload and hidden part, and the artifact."""
     reward = rollout.reward
+    sampled = list(itertools.compress(rollout.rollout_logprobs, rollout.loss_mask))
     return {
         "rollout_id": rollout.rollout_id,
         "task_id": rollout.task.task_id,
-        "index": index,
+        "family": rollout.task.family,
+        "group_task_id": group.task.task_id,
+        "index": group.index,
         "difficulty": rollout.task.difficulty,
         "outcome": str(rollout.outcome),
         "reason": rollout.reason,
@@ -46,6 +65,7 @@ def rollout_record(rollout: Rollout, index: int) -> dict[str, Any]:
         "findings": [] if reward is None else reward.findings,
         "suspicions": [] if reward is None else reward.suspicions,
         "stages": [] if reward is None else [dataclasses.asdict(stage) for stage in reward.stages],
+        "score_s": group.score_s,
         "num_tokens": len(rollout.token_ids),
         "num_loss_tokens": rollout.num_loss_tokens,
         "oldest_version": rollout.oldest_version,
@@ -58,8 +78,8 @@ def rollout_record(rollout: Rollout, index: int) -> dict[str, Any]:
                 "num_prompt_tokens": turn.num_prompt_tokens,
                 "num_completion_tokens": turn.num_completion_tokens,
                 "finish_reason": str(turn.finish_reason),
-                "generate_s": round(turn.generate_s, 4),
-                "environment_s": round(turn.environment_s, 4),
+                "generate_s": turn.generate_s,
+                "environment_s": turn.environment_s,
                 "reward": turn.reward,
             }
             for turn in rollout.turns
@@ -68,9 +88,15 @@ def rollout_record(rollout: Rollout, index: int) -> dict[str, Any]:
         "segment_starts": rollout.segment_starts,
         "token_ids": rollout.token_ids,
         "loss_mask": "".join("1" if bit else "0" for bit in rollout.loss_mask),
-        "rollout_logprobs": [
-            round(value, 6)
-            for value, sampled in zip(rollout.rollout_logprobs, rollout.loss_mask, strict=True)
-            if sampled
+        # Of the sampled tokens only, like the versions: `[version, how many in a row]`.
+        "rollout_logprobs": shortest_floats(sampled),
+        "token_versions": [
+            [version, len(list(run))]
+            for version, run in itertools.groupby(itertools.compress(rollout.token_versions, rollout.loss_mask))
         ],
     }
+
+
+def shortest_floats(values: Sequence[float]) -> list[float]:
+    """Return the decimal numbers with the fewest digits that fp32 rounds to the same values as the given ones."""
+    return [float(str(value)) for value in np.array(values, dtype=np.float32)]

@@ -7,10 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 from fakes import LocalCalls
+from groups import make_group
 
 from skyrl_nat.checkpoint.manager import CheckpointManager
 from skyrl_nat.controller.run import Run
 from skyrl_nat.controller.update import Coefficients
+from skyrl_nat.rollouts.producer import ProducerState
+from skyrl_nat.types import RolloutGroup
 
 
 class Saver:
@@ -25,8 +28,21 @@ class Saver:
 
 
 def test_coefficients_come_back_with_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A KL coefficient that has moved to 0.07 goes on from there, not from the config's."""
-    monkeypatch.setattr(Run, "_make_producer", lambda run: SimpleNamespace(next_position=run.stream.position))
+    """A KL coefficient that has moved to 0.07 goes on from there, not from the config's; so do groups played ahead."""
+    ahead = make_group(9, [1.0, None])
+
+    class Producer:
+        def __init__(self, position: int) -> None:
+            self.position = position
+            self.restored: list[RolloutGroup] = []
+
+        def state(self) -> ProducerState:
+            return ProducerState(position=self.position, finished=[ahead], unfinished=[10])
+
+        def restore(self, finished: list[RolloutGroup]) -> None:
+            self.restored = finished
+
+    monkeypatch.setattr(Run, "_make_producer", lambda run: Producer(run.stream.position))
 
     def bare_run() -> Run:
         run = object.__new__(Run)
@@ -48,3 +64,5 @@ def test_coefficients_come_back_with_the_checkpoint(tmp_path: Path, monkeypatch:
     asyncio.run(after.load_checkpoint(saved))
     assert (after.step, after.stream.position) == (3, 9)
     assert after.coefficients == Coefficients(0.07, 0.002)
+    assert after.producer.restored == [ahead]  # type: ignore[attr-defined]
+    assert after.producer.position == 9  # type: ignore[attr-defined]

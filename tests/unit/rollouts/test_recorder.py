@@ -2,7 +2,9 @@
 
 import json
 
-from skyrl_nat.rollouts.recorder import RolloutRecorder
+import numpy as np
+
+from skyrl_nat.rollouts.recorder import RolloutRecorder, shortest_floats
 from skyrl_nat.types import FinishReason, Outcome, RewardResult, Rollout, RolloutGroup, Task, Turn
 
 TASK = Task(task_id="t", family="f", payload={}, hidden={"secret": "s3cret"})
@@ -42,6 +44,7 @@ def test_every_turn_part_and_outcome_is_written_and_nothing_hidden(tmp_path):
     assert (record["reward"], record["reward_parts"], record["outcome"]) == (0.5, {"p": 1.0}, "finished")
     assert (record["oldest_version"], record["newest_version"], record["loss_mask"]) == (4, 5, "0011")
     assert record["rollout_logprobs"] == [-0.5, 0.0]
+    assert record["token_versions"] == [[4, 1], [5, 1]]
     assert "s3cret" not in path.read_text()
 
 
@@ -59,3 +62,13 @@ def test_a_step_played_again_replaces_its_file(tmp_path):
     recorder.write(1, [group("old")])
     path = recorder.write(1, [group("new")])
     assert [json.loads(line)["turns"][0]["completion"] for line in path.open()] == ["new"]
+
+
+def test_log_probs_are_written_short_and_keep_every_bit():
+    """Any fp32 pattern, subnormal and negative zero included; a double in between goes to the nearest."""
+    assert json.dumps(shortest_floats([float(np.float32(-0.1)), -0.1, -12.5])) == "[-0.1, -0.1, -12.5]"
+    patterns = np.random.default_rng(0).integers(0, 2**32, 200_000, dtype=np.uint32)
+    values = np.concatenate([patterns.view(np.float32), np.array([-0.0, 1e-45, -3.4028235e38], dtype=np.float32)])
+    values = values[np.isfinite(values)]
+    read = np.array(json.loads(json.dumps(shortest_floats(values.tolist()))), dtype=np.float32)
+    assert (read.view(np.uint32) == values.view(np.uint32)).all()
