@@ -6,6 +6,7 @@ Legend: N packed tokens, U computed ones, B sequences, S ranks that share them (
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import init_empty_weights
@@ -98,14 +99,18 @@ class PackedCausalLM(nn.Module):
 
     def score(self, micro_batch: MicroBatch) -> tuple[Tensor, Tensor]:
         """Call the module on a micro-batch that lies on its device; see `forward`."""
-        return self(
-            token_ids=micro_batch.token_ids,
-            position_ids=micro_batch.position_ids,
-            loss_mask=micro_batch.loss_mask,
-            computed=micro_batch.computed,
-            source=micro_batch.source,
-            rows=attention.PackedRows.of(micro_batch, self.ranks),
-        )
+        return self(**self.arguments(micro_batch))
+
+    def arguments(self, micro_batch: MicroBatch) -> dict[str, Any]:
+        """Return what `forward` takes of a micro-batch."""
+        return {
+            "token_ids": micro_batch.token_ids,
+            "position_ids": micro_batch.position_ids,
+            "loss_mask": micro_batch.loss_mask,
+            "computed": micro_batch.computed,
+            "source": micro_batch.source,
+            "rows": attention.PackedRows.of(micro_batch, self.ranks),
+        }
 
 
 def empty_causal_lm(path: Path, config: ModelConfig) -> PreTrainedModel:
@@ -254,7 +259,7 @@ def trained_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
 def frozen_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Yield every weight in full without its adapter; all ranks must read to the end."""
     for name, parameter in checkpoint_parameters(module):
-        yield name, full_tensor(parameter.detach())
+        yield name, full_tensor(parameter)
 
 
 def full_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
