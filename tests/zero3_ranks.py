@@ -1,4 +1,4 @@
-"""The same work under FSDP2 and under DeepSpeed ZeRO-3, in ranks of their own: DeepSpeed changes its process for good."""
+"""The same work under FSDP2 and under DeepSpeed, in ranks of their own: DeepSpeed changes its process for good."""
 
 import math
 from pathlib import Path
@@ -32,17 +32,32 @@ VARIANTS: dict[str, dict[str, Any]] = {
 }
 
 
-def rank_main(rank: int, world_size: int, port: int, model: str, out: str, variants: list[str]) -> None:
-    """One spawned rank: every variant under both strategies, and what came of it into a file."""
+def rank_main(
+    rank: int,
+    world_size: int,
+    port: int,
+    model: str,
+    out: str,
+    variants: list[str],
+    other: str = "",
+    device: str = "cpu",
+) -> None:
+    """One spawned rank: every variant under both strategies, and what came of it into a file.
+
+    `other` is a checkpoint of another number of ranks, for the last worker.
+    """
     torch.set_num_threads(1)
-    place = {"rank": rank, "world_size": world_size, "port": port}
+    place: Any = {"rank": rank, "world_size": world_size, "port": port, "device": device}
     result: dict[str, Any] = {}
     for variant in variants:
         for name, kind in KINDS.items():
             settings: Any = {"model": VARIANTS[variant], "optimizer": OPTIMIZER, "algorithm": RECOMPUTE, "kind": kind}
             worker = make_worker(Path(model), **settings, **place)
             result[f"{variant} {name}"] = _work(worker, rank, world_size, Path(out) / f"{variant}-{name}")
-    result["reference"] = _reference(Path(model), rank, world_size)
+    if other:
+        worker.load(other)
+        result["digest of other"] = worker.parameter_digest()
+    result["reference"] = _reference(Path(model), rank, world_size, device)
     torch.save(result, Path(out) / f"rank{rank}.pt")
     worker.close()
 
@@ -64,7 +79,10 @@ def optimizer_parts(worker: PolicyWorker) -> dict[str, Tensor]:
 
 def _work(worker: PolicyWorker, rank: int, world_size: int, folder: Path) -> dict[str, Any]:
     row, constants = rows(rank, world_size)
-    found: dict[str, Any] = {"first weights": worker.export_weights("float32"), "manifest": [(s.name, s.shape, s.dtype) for s in worker.weight_manifest()]}
+    found: dict[str, Any] = {
+        "first weights": worker.export_weights("float32"),
+        "manifest": [(s.name, s.shape, s.dtype) for s in worker.weight_manifest()],
+    }
     found["logprobs"] = worker.compute_logprobs(row)
     attach_logprobs(row, found["logprobs"], "old_logprobs")
     found["metrics"] = [worker.train(row, constants) for _ in range(3)]
@@ -93,11 +111,11 @@ def _work(worker: PolicyWorker, rank: int, world_size: int, folder: Path) -> dic
     return found
 
 
-def _reference(model: Path, rank: int, world_size: int) -> list[Tensor]:
+def _reference(model: Path, rank: int, world_size: int, device: str) -> list[Tensor]:
     reference = Zero3ReferenceWorker(
         model_path=str(model),
         model=ModelConfig(logprob_chunk_tokens=7),
-        device="cpu",
+        device=device,
         temperature=1.0,
         num_threads=1,
         seed=1,

@@ -40,7 +40,7 @@ def library(device: str) -> Any:
     except ImportError as error:
         raise ConfigError(
             f"cluster.strategy=deepspeed needs the library deepspeed, which cannot be imported: {error}. "
-            "DS_BUILD_OPS=0 pip install deepspeed"
+            "pip install deepspeed==0.19.8"
         ) from error
     # The answer to "which ops can be compiled here?": on CPUs it would compile one with g++, for a minute.
     deepspeed.ops.__compatible_ops__ = {}

@@ -64,3 +64,22 @@ def test_objectives_that_contradict_themselves_are_refused(overrides: list[str],
     with pytest.raises(ConfigError) as caught:
         load_config(["trainer.tasks_per_step=4", *overrides])
     assert sentence in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "model.compile=true",
+        "model.dtype=bfloat16",
+        "model.reshard_after_forward=false",
+        "model.offload=optimizer",
+        "model.sequence_parallel_size=2",
+        "cluster.num_replicas=2",
+    ],
+)
+def test_what_deepspeed_does_not_do_here_is_refused(override: str):
+    name = override.split("=")[0]
+    with pytest.raises(ConfigError, match=f"{name} must be .* with cluster.strategy=deepspeed"):
+        load_config(["cluster.strategy=deepspeed", "cluster.num_policy_ranks=2", override])
+    load_config(["cluster.num_policy_ranks=2", override])
+    load_config(["cluster.strategy=deepspeed", "cluster.num_policy_ranks=2", "model.lora.rank=4"])
