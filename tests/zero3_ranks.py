@@ -87,6 +87,7 @@ def _work(worker: PolicyWorker, rank: int, world_size: int, folder: Path) -> dic
     attach_logprobs(row, found["logprobs"], "old_logprobs")
     found["metrics"] = [worker.train(row, constants) for _ in range(3)]
     found["weights"] = worker.export_weights("float32")
+    found["activities"] = [str(activity) for activity, _, _ in worker.usage().intervals]
     found["base logprobs"] = worker.compute_base_logprobs(row)
     found["digest"], before = worker.parameter_digest(), optimizer_parts(worker)
     found["trained"] = sorted(name for name in before if name.startswith("model."))

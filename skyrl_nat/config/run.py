@@ -266,17 +266,17 @@ class RunConfig:
         only_with_fsdp2 = (
             ("cluster.num_replicas", self.cluster.num_replicas, 1),
             ("model.sequence_parallel_size", model.sequence_parallel_size, 1),
-            ("model.dtype", model.dtype, Dtype.float32),
+            ("model.dtype", str(model.dtype), Dtype.float32),
             ("model.compile", model.compile, False),
             ("model.activation_offload", model.activation_offload, False),
             ("model.reshard_after_forward", model.reshard_after_forward, True),
-            ("model.offload", model.offload, Offload.none),
+            ("model.offload", str(model.offload), Offload.none),
         )
         for name, value, expected in only_with_fsdp2:
             require(
                 value == expected,
                 name,
-                f"be {expected} with cluster.strategy=deepspeed",
+                f"be {str(expected).lower()} with cluster.strategy=deepspeed",
                 value,
                 "Leave it, or use cluster.strategy=fsdp2.",
             )

@@ -148,7 +148,7 @@ class ModelWorker:
             for micro_batch in micro_batches:
                 logprobs, _ = self._score(micro_batch.to(self.device))
                 results.append(logprobs.cpu())
-            reshard(self.module)
+            self._give_back()
         return results
 
     @noted(Activity.OFFLOAD)
@@ -195,6 +195,10 @@ class ModelWorker:
         """Cut the model over the ranks, in place, and load this rank's part."""
         shard(module, process_group.data_parallel_mesh(self.device_type, self.num_replicas), self.model_config)
         load_weights(module, path, self.device)
+
+    def _give_back(self) -> None:
+        """Give gathered parameters back after forward passes without backward passes."""
+        reshard(self.module)
 
     def _score(self, micro_batch: MicroBatch) -> tuple[Tensor, Tensor]:
         """Return log-probs and entropies of a micro-batch on this rank's device."""

@@ -221,13 +221,25 @@ def load_weights(module: PackedCausalLM, path: Path, device: torch.device) -> No
     Raises:
         WorkerError: The checkpoint's files or names do not fit the model.
     """
-    is_empty = {name for name, parameter in module.named_parameters(remove_duplicate=False) if parameter.is_meta}
     # As `to_empty` does it, but without losing what has values.
     module._apply(lambda tensor: torch.empty_like(tensor, device=device) if tensor.is_meta else tensor.to(device))
     module.causal_lm.tie_weights()
+    read_weights(module, path)
+
+
+def read_weights(module: PackedCausalLM, path: Path) -> None:
+    """Fill this rank's part of the model, which has memory, from the checkpoint; adapters keep their values.
+
+    Args:
+        module: Laid out over the ranks.
+        path: Folder of the checkpoint.
+
+    Raises:
+        WorkerError: The checkpoint's files or names do not fit the model.
+    """
     names: dict[nn.Parameter, list[str]] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):
-        if name in is_empty:
+        if not lora.is_adapter(name):
             names.setdefault(parameter, []).append(lora.name_of_frozen(name.removeprefix(PREFIX)))
     fill(names, path, module.causal_lm._keys_to_ignore_on_load_unexpected or ())
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from skyrl_nat.config.model import OptimizerConfig
+from skyrl_nat.workers.process_group import full_shape
 
 
 def lr_at(step: int, config: OptimizerConfig, total_steps: int) -> float:
@@ -53,7 +54,7 @@ def adamw(parameters: Iterable[tuple[str, nn.Parameter]], config: OptimizerConfi
     decayed: list[nn.Parameter] = []
     others: list[nn.Parameter] = []
     for _, parameter in parameters:
-        (decayed if parameter.ndim > 1 else others).append(parameter)
+        (decayed if len(full_shape(parameter)) > 1 else others).append(parameter)
     return torch.optim.AdamW(
         [
             {"params": decayed, "weight_decay": config.weight_decay},

@@ -1,6 +1,6 @@
 """DeepSpeed ZeRO-3 around one model: weights, gradients and optimizer state lie in equal parts on the ranks.
 
-A parameter's part is a flat run of its elements, the last rank's padded with zeros. No op of DeepSpeed's own is
+A parameter's part is a flat run of its elements, the last rank's padded. No op of DeepSpeed's own is
 compiled: AdamW is torch's, and collectives are torch.distributed's.
 """
 
@@ -18,7 +18,6 @@ from torch.distributed.tensor import DTensor, Shard
 
 from skyrl_nat.config.model import Dtype, ModelConfig
 from skyrl_nat.errors import ConfigError
-from skyrl_nat.workers.optimizer import init_state
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
 BUCKET_ELEMENTS = 50_000_000
@@ -74,37 +73,50 @@ def settings(model: ModelConfig, max_grad_norm: float) -> dict[str, Any]:
     }
 
 
-def build_engine(
-    module: nn.Module, optimizer: torch.optim.AdamW | None, config: dict[str, Any], device: torch.device
-) -> Any:
-    """Cut a model over the ranks in place and return its DeepSpeed engine.
+def cut(module: nn.Module, config: dict[str, Any], device: torch.device) -> dict[nn.Parameter, Tensor]:
+    """Give a model's parameters memory, in equal parts on the ranks, and move its buffers.
+
+    DeepSpeed cuts parameters that are whole: one after the other is, without values, in a buffer for all of them. All
+    ranks must call this together.
 
     Args:
-        module: In fp32, on the CPU.
-        optimizer: Over its trained parameters, without state; None for a model that is only computed with.
+        module: Its parameters have no memory, or lie on the CPU; they are replaced.
         config: From `settings`.
         device: Of this rank.
+
+    Returns:
+        The values of those that had memory, whole and not rounded, by the parameters in their place.
     """
     deepspeed = library(device.type)
     # What DeepSpeed's own launcher would set; on CPUs, the second spares it a look at the sockets.
     os.environ |= {"LOCAL_RANK": str(device.index or 0), "LOCAL_SIZE": str(dist.get_world_size())}
     warnings.filterwarnings("ignore", message=".*is deprecated. Please use `torch.distributed", category=FutureWarning)
     compute_dtype = torch.bfloat16 if config["bf16"]["enabled"] else torch.float32
-    masters = {id(parameter): parameter.data for parameter in module.parameters()}
-    for parameter in module.parameters():
-        parameter.data = parameter.data.to(compute_dtype)
-    deepspeed.zero.Init(module=module, config_dict_or_path=config, dtype=compute_dtype)
-    engine, *_ = deepspeed.initialize(model=module, optimizer=optimizer, config=config, dist_init_required=False)
+    buffer = torch.empty(max(p.numel() for p in module.parameters()), dtype=compute_dtype, device=device)
+    # A tied parameter has several places.
+    parameters: dict[Tensor, nn.Parameter] = {}
     for part in module.modules():
-        for name, buffer in part.named_buffers(recurse=False):
-            setattr(part, name, buffer.to(device))
-    if optimizer is not None:
-        # DeepSpeed makes the master weights from the rounded ones.
-        for parameter in module.parameters():
-            if parameter.requires_grad:
-                master_part(parameter).copy_(own_part(masters[id(parameter)].flatten(), parameter))
-        init_state(optimizer, engine.optimizer.fp32_partitioned_groups_flat)
-    return engine
+        for name, given in list(part.named_parameters(recurse=False)):
+            if given not in parameters:
+                parameters[given] = nn.Parameter(buffer[: given.numel()].view(given.shape), given.requires_grad)
+                alone = nn.ParameterList([parameters[given]])
+                deepspeed.zero.Init(module=alone, config_dict_or_path=config, dtype=compute_dtype)
+            setattr(part, name, parameters[given])
+        for name, values in part.named_buffers(recurse=False):
+            setattr(part, name, values.to(device))
+    return {parameter: given.detach() for given, parameter in parameters.items() if not given.is_meta}
+
+
+def build_engine(module: nn.Module, optimizer: torch.optim.AdamW | None, config: dict[str, Any]) -> Any:
+    """Return the DeepSpeed engine of a model that `cut` has cut.
+
+    Args:
+        module: The model; its values may come later.
+        optimizer: Over its trained parameters, without state; None for a model that is only computed with.
+        config: From `settings`.
+    """
+    deepspeed = import_module("deepspeed")
+    return deepspeed.initialize(model=module, optimizer=optimizer, config=config, dist_init_required=False)[0]
 
 
 def is_partitioned(tensor: Tensor) -> bool:
@@ -124,10 +136,17 @@ def full_parameter(parameter: Any) -> Tensor:
         return parameter.detach().clone()
 
 
-def own_part(flat: Tensor, parameter: Any) -> Tensor:
-    """Return this rank's run of a flat tensor, without padding; empty past its end."""
+def own_run(parameter: Any) -> slice:
+    """Return which elements of the flat whole this rank holds, without padding."""
     size = parameter.ds_tensor.ds_numel
-    return flat[dist.get_rank() * size :][:size]
+    first = min(dist.get_rank() * size, parameter.ds_numel)
+    return slice(first, min(first + size, parameter.ds_numel))
+
+
+def own_parts(parameter: Any) -> list[Tensor]:
+    """Return where this rank keeps its run: what is computed with and, of a trained parameter, the master weights."""
+    computed = _without_padding(parameter.ds_tensor, parameter)
+    return [computed, master_part(parameter)] if parameter.requires_grad else [computed]
 
 
 def master_part(parameter: Any) -> Tensor:
@@ -163,10 +182,10 @@ def follow_masters(engine: Any, parameters: Iterable[tuple[str, Any]]) -> None:
     """
     engine.empty_partition_cache()
     for _, parameter in parameters:
-        part = master_part(parameter)
-        parameter.ds_tensor.data[: part.numel()].copy_(part)
+        computed, master = own_parts(parameter)
+        computed.copy_(master)
 
 
 def _without_padding(part: Tensor, parameter: Any) -> Tensor:
-    start = dist.get_rank() * parameter.ds_tensor.ds_numel
-    return part.detach()[: max(0, parameter.ds_numel - start)]
+    run = own_run(parameter)
+    return part.detach()[: run.stop - run.start]

@@ -1,19 +1,18 @@
 """Policy and reference under DeepSpeed ZeRO-3: the same workers, with another layout over the ranks."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
+from torch.optim import AdamW
 
 from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.errors import WorkerError
 from skyrl_nat.workers import process_group, zero3
 from skyrl_nat.workers.base import ModelWorker
-from skyrl_nat.workers.model import PackedCausalLM, load_weights, trained_parameters
-from skyrl_nat.workers.optimizer import adamw
+from skyrl_nat.workers.model import PackedCausalLM, read_weights, trained_parameters
+from skyrl_nat.workers.optimizer import adamw, init_state
 from skyrl_nat.workers.policy import PolicyWorker
 from skyrl_nat.workers.reference import ReferenceWorker
 
@@ -34,12 +33,6 @@ class _Zero3Worker(ModelWorker):
             raise WorkerError(f"{type(self).__name__} must be built before use, got no engine. Call build first.")
         return self._engine
 
-    def compute_logprobs(self, micro_batches: Sequence[MicroBatch]) -> list[Tensor]:
-        """Return the log-probs of the loss tokens without gradients; see `ModelWorker.compute_logprobs`."""
-        results = super().compute_logprobs(micro_batches)
-        self.engine.empty_partition_cache()
-        return results
-
     def close(self) -> None:
         """Drop engine and model and leave the process group; safe to call twice."""
         if self._engine is not None:
@@ -48,11 +41,26 @@ class _Zero3Worker(ModelWorker):
         super().close()
 
     def _lay_out(self, module: PackedCausalLM, path: Path) -> None:
-        load_weights(module, path, torch.device("cpu"))
-        self._engine = self._build_engine(module)
+        config = zero3.settings(self.model_config, self._max_grad_norm)
+        drawn = zero3.cut(module, config, self.device)
+        self._engine = zero3.build_engine(module, self._new_optimizer(module), config)
+        # DeepSpeed makes master weights from the rounded ones: both are filled, after it.
+        read_weights(module, path)
+        for parameter, values in drawn.items():
+            for part in zero3.own_parts(parameter):
+                part.copy_(values.flatten()[zero3.own_run(parameter)])
 
-    def _build_engine(self, module: PackedCausalLM) -> Any:
-        return zero3.build_engine(module, None, zero3.settings(self.model_config, 0.0), self.device)
+    @property
+    def _max_grad_norm(self) -> float:
+        """What gradients are clipped to; 0 for never."""
+        return 0.0
+
+    def _new_optimizer(self, module: PackedCausalLM) -> AdamW | None:
+        """Return an optimizer without state, which DeepSpeed takes over; None for a model that is not trained."""
+        return None
+
+    def _give_back(self) -> None:
+        self.engine.empty_partition_cache()
 
     def _score(self, micro_batch: MicroBatch) -> tuple[Tensor, Tensor]:
         return self.engine(**self.module.arguments(micro_batch))
@@ -76,13 +84,17 @@ class Zero3PolicyWorker(_Zero3Worker, PolicyWorker):
         for state in self.optimizer.state.values():
             state["step"].fill_(self.num_steps)
 
-    def _build_engine(self, module: PackedCausalLM) -> Any:
-        optimizer = adamw(trained_parameters(module), self.optimizer_config)
-        config = zero3.settings(self.model_config, self.optimizer_config.max_grad_norm)
-        return zero3.build_engine(module, optimizer, config, self.device)
+    @property
+    def _max_grad_norm(self) -> float:
+        return self.optimizer_config.max_grad_norm
 
-    def _build_optimizer(self) -> torch.optim.AdamW:
-        return self.engine.optimizer.optimizer
+    def _new_optimizer(self, module: PackedCausalLM) -> AdamW:
+        return adamw(trained_parameters(module), self.optimizer_config)
+
+    def _build_optimizer(self) -> AdamW:
+        optimizer = self.engine.optimizer.optimizer
+        init_state(optimizer, self.engine.optimizer.fp32_partitioned_groups_flat)
+        return optimizer
 
     def _backward(self, loss: Tensor) -> None:
         # DeepSpeed averages over the ranks what is to be summed.

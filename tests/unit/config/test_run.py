@@ -70,6 +70,7 @@ def test_objectives_that_contradict_themselves_are_refused(overrides: list[str],
     "override",
     [
         "model.compile=true",
+        "model.activation_offload=true",
         "model.dtype=bfloat16",
         "model.reshard_after_forward=false",
         "model.offload=optimizer",
@@ -79,7 +80,8 @@ def test_objectives_that_contradict_themselves_are_refused(overrides: list[str],
 )
 def test_what_deepspeed_does_not_do_here_is_refused(override: str):
     name = override.split("=")[0]
+    common = ["cluster.num_policy_ranks=2", "model.activation_checkpointing=true"]
     with pytest.raises(ConfigError, match=f"{name} must be .* with cluster.strategy=deepspeed"):
-        load_config(["cluster.strategy=deepspeed", "cluster.num_policy_ranks=2", override])
-    load_config(["cluster.num_policy_ranks=2", override])
-    load_config(["cluster.strategy=deepspeed", "cluster.num_policy_ranks=2", "model.lora.rank=4"])
+        load_config(["cluster.strategy=deepspeed", *common, override])
+    load_config([*common, override])
+    load_config(["cluster.strategy=deepspeed", *common, "model.lora.rank=4"])

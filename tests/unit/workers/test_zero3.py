@@ -9,15 +9,20 @@ from typing import Any
 import pytest
 import torch
 import zero3_ranks
-from policy_ranks import free_port, spawn_ranks
+from layout_ranks import loaded_weights, make_wide_model, peak_of_build
+from policy_ranks import free_port, make_worker, spawn_ranks
+from tiny_model import make_tiny_model
 from torch import Tensor
 
 from skyrl_nat.cluster.topology import POLICIES, REFERENCES
 from skyrl_nat.config.cluster import Strategy
+from skyrl_nat.config.model import LoraConfig
 from skyrl_nat.errors import ConfigError
+from skyrl_nat.monitoring.usage import Activity
 from skyrl_nat.workers import zero3
 from skyrl_nat.workers.policy import PolicyWorker
 from skyrl_nat.workers.reference import ReferenceWorker
+from skyrl_nat.workers.zero3_workers import Zero3PolicyWorker, Zero3ReferenceWorker
 
 needs_library = pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="needs deepspeed")
 VARIANTS = {1: ["bfloat16", "full"], 2: ["lora", "checkpointed"]}
@@ -127,6 +132,37 @@ def test_the_reference_scores_like_the_untrained_policy(results: Results, num_ra
     variant = VARIANTS[num_ranks][-1]
     for rank, found in enumerate(results[num_ranks]):
         assert largest_difference(found["reference"], both(results, num_ranks, variant, rank)[0]["logprobs"]) == 0.0
+
+
+@needs_library
+def test_a_rank_notes_when_its_device_is_busy(results: Results) -> None:
+    expected, found = both(results, 2, "checkpointed")
+    assert found["activities"] == expected["activities"]
+    assert found["activities"] == [str(a) for a in (Activity.PUSH, *[Activity.TRAIN] * 4, Activity.PUSH)]
+
+
+@needs_library
+def test_a_rank_of_two_never_holds_the_whole_model(tmp_path: Path) -> None:
+    """It holds half of it and, while it reads, one tensor."""
+    tiny, size = make_tiny_model(tmp_path / "tiny"), make_wide_model(tmp_path / "wide")
+    arguments = (free_port(), str(tiny), str(tmp_path / "wide"), str(tmp_path), Zero3ReferenceWorker)
+    spawn_ranks(peak_of_build, 2, *arguments)
+    grown = [torch.load(tmp_path / f"rank{rank}.pt") / size for rank in range(2)]
+    assert all(0.4 < share < 0.7 for share in grown), grown
+
+
+@needs_library
+def test_three_ranks_hold_the_bits_of_the_files_and_one_drawing_of_the_adapters(tmp_path: Path) -> None:
+    """Head and embedding apart; 3 divides no weight of a layer."""
+    folder = make_tiny_model(tmp_path / "model", tie_word_embeddings=False)
+    spawn_ranks(loaded_weights, 3, free_port(), str(folder), str(tmp_path), 3, Zero3PolicyWorker)
+    found = torch.load(tmp_path / "weights.pt")
+    alone = make_worker(folder, model={"lora": LoraConfig(rank=3)})
+    expected = alone.export_weights() | {n: p for n, p in alone.module.named_parameters() if "lora_" in n}
+    alone.close()
+    assert found.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(found[name], tensor), name
 
 
 def test_the_missing_library_is_named_in_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
