@@ -187,7 +187,7 @@ TRAINER_FAULTS = [
         ("nan-applied", "        if math.isfinite(grad_norm):", "        if True:"),
         ("schedule-steps-on-load", '.num_steps = counters["num_steps"]', '.num_steps = counters["num_steps"] + 1')),
     *in_file("workers/zero3.py", "workers/test_zero3.py",
-        ("master-weights-not-filled", "[computed, master_part(parameter)] if", "[computed] if"),
+        ("master-weights-not-filled", "master_part(parameter)] if", "master_part(parameter).clone()] if"),
         ("another-ranks-elements", "min(dist.get_rank() * size, ", "min(0 * size, "),
         ("whole-parameters-kept", "buffer[: given.numel()].view(given.shape)",
          "given.__dict__.setdefault('whole', torch.zeros_like(given, dtype=compute_dtype, device=device))"),
