@@ -14,6 +14,7 @@ from skyrl_nat.config.model import LoraConfig, ModelConfig, Offload
 from skyrl_nat.workers.model import reshard
 from skyrl_nat.workers.optimizer import optimizer_tensors
 from skyrl_nat.workers.policy import PolicyWorker
+from skyrl_nat.workers.process_group import full_tensor
 from skyrl_nat.workers.reference import ReferenceWorker
 
 
@@ -35,18 +36,28 @@ def make_wide_model(folder: Path) -> int:
     return sum(p.numel() * p.element_size() for p in model.parameters())
 
 
-def make_reference(folder: Path, rank: int, world_size: int, port: int) -> ReferenceWorker:
+def make_reference(
+    folder: Path, rank: int, world_size: int, port: int, kind: type[ReferenceWorker] = ReferenceWorker
+) -> ReferenceWorker:
     """Return a built reference worker."""
     settings: dict[str, Any] = {"device": "cpu", "temperature": 1.0, "num_threads": 1, "seed": 0}
-    worker = ReferenceWorker(model_path=str(folder), model=ModelConfig(), **settings)
+    worker = kind(model_path=str(folder), model=ModelConfig(), **settings)
     worker.init_process_group(rank, world_size, "127.0.0.1", port, 60)
     worker.build()
     return worker
 
 
-def peak_of_build(rank: int, world_size: int, port: int, tiny: str, model: str, out: str) -> None:
+def peak_of_build(
+    rank: int,
+    world_size: int,
+    port: int,
+    tiny: str,
+    model: str,
+    out: str,
+    kind: type[ReferenceWorker] = ReferenceWorker,
+) -> None:
     """Write by how many bytes the process grew at most while it built a model."""
-    worker = make_reference(Path(tiny), rank, world_size, port)
+    worker = make_reference(Path(tiny), rank, world_size, port, kind)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     worker.model_path = model
     worker.build()
@@ -55,13 +66,14 @@ def peak_of_build(rank: int, world_size: int, port: int, tiny: str, model: str, 
     worker.close()
 
 
-def loaded_weights(rank: int, world_size: int, port: int, model: str, out: str, lora_rank: int) -> None:
+def loaded_weights(
+    rank: int, world_size: int, port: int, model: str, out: str, lora_rank: int, kind: type[PolicyWorker] = PolicyWorker
+) -> None:
     """Write all weights, adapters included, as they are after `build`."""
-    worker = make_worker(
-        Path(model), model={"lora": LoraConfig(rank=lora_rank)}, rank=rank, world_size=world_size, port=port
-    )
+    settings: Any = {"model": {"lora": LoraConfig(rank=lora_rank)}, "kind": kind}
+    worker = make_worker(Path(model), **settings, rank=rank, world_size=world_size, port=port)
     found = worker.export_weights()
-    found |= {name: p.full_tensor() for name, p in worker.module.named_parameters() if "lora_" in name}
+    found |= {name: full_tensor(p) for name, p in worker.module.named_parameters() if "lora_" in name}
     if rank == 0:
         torch.save(found, Path(out) / "weights.pt")
     worker.close()

@@ -96,9 +96,10 @@ def make_worker(
     port: int | None = None,
     device: str = "cpu",
     num_replicas: int = 1,
+    kind: type[PolicyWorker] = PolicyWorker,
 ) -> PolicyWorker:
     """Return a built policy worker of a tiny model."""
-    worker = PolicyWorker(
+    worker = kind(
         model_path=str(folder),
         model=ModelConfig(**({"logprob_chunk_tokens": 7} | (model or {}))),
         optimizer=OptimizerConfig(**({"lr": 1e-3, "max_grad_norm": 0.0} | (optimizer or {}))),

@@ -15,10 +15,26 @@ from torch.distributed.checkpoint.state_dict_saver import save
 from skyrl_nat.errors import CheckpointError
 
 
+def state_tensors(
+    parameters: Iterable[tuple[str, nn.Parameter]], optimizer: torch.optim.Optimizer
+) -> dict[str, Tensor]:
+    """Return all tensors of model and optimizer by name, without copies.
+
+    Args:
+        parameters: Names and parameters, each once.
+        optimizer: With its state present.
+    """
+    state: dict[str, Tensor] = {}
+    for name, parameter in parameters:
+        state[f"model.{name}"] = parameter.detach()
+        for key, value in optimizer.state[parameter].items():
+            state[f"optimizer.{name}.{key}"] = value
+    return state
+
+
 def save_sharded(
     folder: Path,
-    parameters: Iterable[tuple[str, nn.Parameter]],
-    optimizer: torch.optim.Optimizer | None,
+    tensors: Mapping[str, Tensor],
     counters: Mapping[str, int],
     value_of: Callable[[Tensor], Tensor],
 ) -> None:
@@ -26,8 +42,7 @@ def save_sharded(
 
     Args:
         folder: Created if missing, must be the same shared folder on all ranks.
-        parameters: Names and parameters, each once.
-        optimizer: Its tensors are saved under the parameters' names; None for a model alone.
+        tensors: Of model and optimizer, by name; see `state_tensors`.
         counters: Integers of the run, equal on all ranks.
         value_of: Returns where the values of a rank's own part are, if its memory was given up; same shape and format.
 
@@ -35,9 +50,7 @@ def save_sharded(
         CheckpointError: Writing failed.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    state = _tensors(parameters, optimizer) | {
-        f"counter.{name}": torch.tensor(value) for name, value in counters.items()
-    }
+    state = {**tensors, **{f"counter.{name}": torch.tensor(value) for name, value in counters.items()}}
     try:
         save(state, checkpoint_id=folder, planner=_SavePlanner(value_of))
     except (CheckpointException, OSError) as error:
@@ -48,16 +61,14 @@ def save_sharded(
 
 def load_sharded(
     folder: Path,
-    parameters: Iterable[tuple[str, nn.Parameter]],
-    optimizer: torch.optim.Optimizer | None,
+    tensors: Mapping[str, Tensor],
     counters: Iterable[str],
 ) -> dict[str, int]:
-    """Fill parameters and optimizer state in place; all ranks must call this together.
+    """Fill tensors of model and optimizer in place; all ranks must call this together.
 
     Args:
         folder: Written by `save_sharded`, by any number of ranks.
-        parameters: Names and parameters, each once.
-        optimizer: With its state present; None for a model alone.
+        tensors: As they were saved, by name.
         counters: Names to read.
 
     Returns:
@@ -73,7 +84,7 @@ def load_sharded(
         )
     numbers = {f"counter.{name}": torch.tensor(0) for name in counters}
     try:
-        load(_tensors(parameters, optimizer) | numbers, checkpoint_id=folder)
+        load({**tensors, **numbers}, checkpoint_id=folder)
     except (CheckpointException, OSError, RuntimeError, ValueError) as error:
         raise CheckpointError(
             f"the checkpoint in {folder} must fit the model and be complete, got: {_cause(error)}. "
@@ -101,16 +112,3 @@ def _cause(error: BaseException) -> str:
         error = next((failure[0] for failure in error.failures.values()), error)
     lines = str(error).splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else ''}"
-
-
-def _tensors(
-    parameters: Iterable[tuple[str, nn.Parameter]], optimizer: torch.optim.Optimizer | None
-) -> dict[str, Tensor]:
-    """Return all tensors of model and optimizer by name, without copies."""
-    state: dict[str, Tensor] = {}
-    for name, parameter in parameters:
-        state[f"model.{name}"] = parameter.detach()
-        if optimizer is not None:
-            for key, value in optimizer.state[parameter].items():
-                state[f"optimizer.{name}.{key}"] = value
-    return state

@@ -15,13 +15,21 @@ from skyrl_nat.cluster.clients import RemoteEngine, RemoteEnvironments, RemoteRe
 from skyrl_nat.cluster.group import ActorGroup, BaseModelCalls
 from skyrl_nat.cluster.placement import PlacementPlan, Slot, plan_placement
 from skyrl_nat.cluster.session import ray_session, reserved
-from skyrl_nat.config.cluster import Device
+from skyrl_nat.config.cluster import Device, Strategy
 from skyrl_nat.config.rollout import EngineKind
 from skyrl_nat.config.run import RunConfig
 from skyrl_nat.environments.judge import has_validator
 from skyrl_nat.monitoring.usage import Usage
 from skyrl_nat.weight_sync.base import WorkerCalls
 
+POLICIES = {
+    Strategy.fsdp2: "skyrl_nat.workers.policy:PolicyWorker",
+    Strategy.deepspeed: "skyrl_nat.workers.zero3_workers:Zero3PolicyWorker",
+}
+REFERENCES = {
+    Strategy.fsdp2: "skyrl_nat.workers.reference:ReferenceWorker",
+    Strategy.deepspeed: "skyrl_nat.workers.zero3_workers:Zero3ReferenceWorker",
+}
 ENGINES = {
     EngineKind.vllm: "skyrl_nat.engines.vllm:VllmEngine",
     EngineKind.hf: "skyrl_nat.engines.hf:HfEngine",
@@ -132,12 +140,11 @@ class _Starter:
 
     async def start(self) -> Topology:
         config = self.config
-        policy = self._policy_group("policy", "skyrl_nat.workers.policy:PolicyWorker", self._policy_arguments())
+        strategy = config.cluster.strategy
+        policy = self._policy_group("policy", POLICIES[strategy], self._policy_arguments())
         own_reference = None
         if config.algorithm.needs_reference and not config.model.lora.rank:
-            own_reference = self._policy_group(
-                "reference", "skyrl_nat.workers.reference:ReferenceWorker", self._reference_arguments()
-            )
+            own_reference = self._policy_group("reference", REFERENCES[strategy], self._reference_arguments())
         engines = self._engine_group()
         environments = self._cpu_group(
             "environment",

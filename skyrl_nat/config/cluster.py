@@ -20,6 +20,14 @@ class Device(StrEnum):
     cuda = "cuda"
 
 
+class Strategy(StrEnum):
+    """Who lays the model in training out over the ranks."""
+
+    fsdp2 = "fsdp2"
+    deepspeed = "deepspeed"
+    """ZeRO-3 of the library DeepSpeed."""
+
+
 class Transport(StrEnum):
     """How new weights reach the engines."""
 
@@ -43,7 +51,9 @@ class ClusterConfig:
     num_gpus_per_node: int = 0
     """0 on machines without GPUs."""
     num_policy_ranks: int = 1
-    """FSDP2 ranks of the policy (and of the reference, if any)."""
+    """Ranks of the policy (and of the reference, if any)."""
+    strategy: Strategy = Strategy.fsdp2
+    """Who cuts policy and reference over these ranks; checkpoints of one do not fit the other."""
     num_replicas: int = 1
     """Copies of the policy: each is sharded over `num_policy_ranks / num_replicas` ranks (HSDP), so that layers are
     gathered inside a copy, best one node, and only gradients travel between copies."""

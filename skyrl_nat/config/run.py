@@ -15,7 +15,7 @@ from skyrl_nat.config.checks import (
     require_not_negative,
     require_positive,
 )
-from skyrl_nat.config.cluster import ClusterConfig, Device, Placement, Transport, WeightSyncConfig
+from skyrl_nat.config.cluster import ClusterConfig, Device, Placement, Strategy, Transport, WeightSyncConfig
 from skyrl_nat.config.environment import EnvironmentConfig
 from skyrl_nat.config.model import Dtype, ModelConfig, Offload, OptimizerConfig
 from skyrl_nat.config.outputs import AlarmsConfig, CheckpointConfig, EvaluationConfig, TrackingConfig
@@ -128,6 +128,7 @@ class RunConfig:
         self._check_batch()
         self._check_placement()
         self._check_engine()
+        self._check_strategy()
 
     def _check_batch(self) -> None:
         trainer = self.trainer
@@ -268,6 +269,28 @@ class RunConfig:
             str(self.model.offload),
             "Nobody else needs the memory of the policy's devices.",
         )
+
+    def _check_strategy(self) -> None:
+        if self.cluster.strategy is Strategy.fsdp2:
+            return
+        model = self.model
+        only_with_fsdp2 = (
+            ("cluster.num_replicas", self.cluster.num_replicas, 1),
+            ("model.sequence_parallel_size", model.sequence_parallel_size, 1),
+            ("model.dtype", str(model.dtype), Dtype.float32),
+            ("model.compile", model.compile, False),
+            ("model.activation_offload", model.activation_offload, False),
+            ("model.reshard_after_forward", model.reshard_after_forward, True),
+            ("model.offload", str(model.offload), Offload.none),
+        )
+        for name, value, expected in only_with_fsdp2:
+            require(
+                value == expected,
+                name,
+                f"be {str(expected).lower()} with cluster.strategy=deepspeed",
+                value,
+                "Leave it, or use cluster.strategy=fsdp2.",
+            )
 
     def _check_gpus(self) -> None:
         cluster = self.cluster

@@ -5,6 +5,7 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import torch
@@ -128,8 +129,7 @@ class ModelWorker:
         )
         module.ranks = join_sequence_ranks(self.model_config.sequence_parallel_size)
         count = sum(parameter.numel() for parameter in module.parameters())
-        shard(module, process_group.data_parallel_mesh(self.device_type, self.num_replicas), self.model_config)
-        load_weights(module, path, self.device)
+        self._lay_out(module, path)
         self._module = module
         return {"num_parameters": float(count)}
 
@@ -146,9 +146,9 @@ class ModelWorker:
         results: list[Tensor] = []
         with self._host[Offload.all].resident(), torch.no_grad():
             for micro_batch in micro_batches:
-                logprobs, _ = self.module.score(micro_batch.to(self.device))
+                logprobs, _ = self._score(micro_batch.to(self.device))
                 results.append(logprobs.cpu())
-            reshard(self.module)
+            self._give_back()
         return results
 
     @noted(Activity.OFFLOAD)
@@ -190,3 +190,16 @@ class ModelWorker:
         """Drop the model and leave the process group; safe to call twice."""
         self._module = None
         process_group.destroy_group()
+
+    def _lay_out(self, module: PackedCausalLM, path: Path) -> None:
+        """Cut the model over the ranks, in place, and load this rank's part."""
+        shard(module, process_group.data_parallel_mesh(self.device_type, self.num_replicas), self.model_config)
+        load_weights(module, path, self.device)
+
+    def _give_back(self) -> None:
+        """Give gathered parameters back after forward passes without backward passes."""
+        reshard(self.module)
+
+    def _score(self, micro_batch: MicroBatch) -> tuple[Tensor, Tensor]:
+        """Return log-probs and entropies of a micro-batch on this rank's device."""
+        return self.module.score(micro_batch)

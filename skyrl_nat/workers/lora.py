@@ -82,7 +82,7 @@ def adapted_layers(module: nn.Module) -> Iterator[tuple[str, Any]]:
 def delta_of(layer: Any) -> Tensor:
     """Return alpha / rank * B A of a layer in full, in the adapter's format; all ranks must call this together."""
     down, up = layer.lora_A[ADAPTER].weight, layer.lora_B[ADAPTER].weight
-    return (full_tensor(up.detach()) @ full_tensor(down.detach())).mul_(layer.scaling[ADAPTER])
+    return (full_tensor(up) @ full_tensor(down)).mul_(layer.scaling[ADAPTER])
 
 
 def adapter_matrices(module: nn.Module, prefix: str) -> Iterator[tuple[str, Tensor]]:
@@ -94,8 +94,8 @@ def adapter_matrices(module: nn.Module, prefix: str) -> Iterator[tuple[str, Tens
     """
     for name, layer in adapted_layers(module):
         path = name.removeprefix(prefix)
-        yield path + DOWN, full_tensor(layer.lora_A[ADAPTER].weight.detach())
-        yield path + UP, full_tensor(layer.lora_B[ADAPTER].weight.detach()) * layer.scaling[ADAPTER]
+        yield path + DOWN, full_tensor(layer.lora_A[ADAPTER].weight)
+        yield path + UP, full_tensor(layer.lora_B[ADAPTER].weight) * layer.scaling[ADAPTER]
 
 
 def write_adapter(folder: Path, module: nn.Module, config: LoraConfig, prefix: str, base: str) -> None:
@@ -112,7 +112,7 @@ def write_adapter(folder: Path, module: nn.Module, config: LoraConfig, prefix: s
     for name, parameter in module.named_parameters():
         if is_adapter(name):
             key = name.removeprefix(prefix).replace(f".{ADAPTER}.", ".")
-            tensors[f"base_model.model.{key}"] = full_tensor(parameter.detach()).cpu().contiguous()
+            tensors[f"base_model.model.{key}"] = full_tensor(parameter).cpu().contiguous()
     if not folder.name:
         return
     folder.mkdir(parents=True, exist_ok=True)

@@ -6,6 +6,7 @@ Legend: N packed tokens, U computed ones, B sequences, S ranks that share them (
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 from accelerate import init_empty_weights
@@ -98,14 +99,18 @@ class PackedCausalLM(nn.Module):
 
     def score(self, micro_batch: MicroBatch) -> tuple[Tensor, Tensor]:
         """Call the module on a micro-batch that lies on its device; see `forward`."""
-        return self(
-            token_ids=micro_batch.token_ids,
-            position_ids=micro_batch.position_ids,
-            loss_mask=micro_batch.loss_mask,
-            computed=micro_batch.computed,
-            source=micro_batch.source,
-            rows=attention.PackedRows.of(micro_batch, self.ranks),
-        )
+        return self(**self.arguments(micro_batch))
+
+    def arguments(self, micro_batch: MicroBatch) -> dict[str, Any]:
+        """Return what `forward` takes of a micro-batch."""
+        return {
+            "token_ids": micro_batch.token_ids,
+            "position_ids": micro_batch.position_ids,
+            "loss_mask": micro_batch.loss_mask,
+            "computed": micro_batch.computed,
+            "source": micro_batch.source,
+            "rows": attention.PackedRows.of(micro_batch, self.ranks),
+        }
 
 
 def empty_causal_lm(path: Path, config: ModelConfig) -> PreTrainedModel:
@@ -216,13 +221,25 @@ def load_weights(module: PackedCausalLM, path: Path, device: torch.device) -> No
     Raises:
         WorkerError: The checkpoint's files or names do not fit the model.
     """
-    is_empty = {name for name, parameter in module.named_parameters(remove_duplicate=False) if parameter.is_meta}
     # As `to_empty` does it, but without losing what has values.
     module._apply(lambda tensor: torch.empty_like(tensor, device=device) if tensor.is_meta else tensor.to(device))
     module.causal_lm.tie_weights()
+    read_weights(module, path)
+
+
+def read_weights(module: PackedCausalLM, path: Path) -> None:
+    """Fill this rank's part of the model, which has memory, from the checkpoint; adapters keep their values.
+
+    Args:
+        module: Laid out over the ranks.
+        path: Folder of the checkpoint.
+
+    Raises:
+        WorkerError: The checkpoint's files or names do not fit the model.
+    """
     names: dict[nn.Parameter, list[str]] = {}
     for name, parameter in module.named_parameters(remove_duplicate=False):
-        if name in is_empty:
+        if not lora.is_adapter(name):
             names.setdefault(parameter, []).append(lora.name_of_frozen(name.removeprefix(PREFIX)))
     fill(names, path, module.causal_lm._keys_to_ignore_on_load_unexpected or ())
 
@@ -254,7 +271,7 @@ def trained_parameters(module: nn.Module) -> Iterator[tuple[str, nn.Parameter]]:
 def frozen_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Yield every weight in full without its adapter; all ranks must read to the end."""
     for name, parameter in checkpoint_parameters(module):
-        yield name, full_tensor(parameter.detach())
+        yield name, full_tensor(parameter)
 
 
 def full_weights(module: nn.Module) -> Iterator[tuple[str, Tensor]]:

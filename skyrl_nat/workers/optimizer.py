@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from skyrl_nat.config.model import OptimizerConfig
+from skyrl_nat.workers.process_group import full_shape
 
 
 def lr_at(step: int, config: OptimizerConfig, total_steps: int) -> float:
@@ -34,7 +35,14 @@ def lr_at(step: int, config: OptimizerConfig, total_steps: int) -> float:
 
 
 def build_optimizer(parameters: Iterable[tuple[str, nn.Parameter]], config: OptimizerConfig) -> torch.optim.AdamW:
-    """Return a fused AdamW whose state exists from the start, with no decay on norms and biases.
+    """Return `adamw` with its state."""
+    optimizer = adamw(parameters, config)
+    init_state(optimizer, [parameter for group in optimizer.param_groups for parameter in group["params"]])
+    return optimizer
+
+
+def adamw(parameters: Iterable[tuple[str, nn.Parameter]], config: OptimizerConfig) -> torch.optim.AdamW:
+    """Return a fused AdamW with no decay on norms and biases.
 
     Args:
         parameters: Names and parameters, each once.
@@ -46,8 +54,8 @@ def build_optimizer(parameters: Iterable[tuple[str, nn.Parameter]], config: Opti
     decayed: list[nn.Parameter] = []
     others: list[nn.Parameter] = []
     for _, parameter in parameters:
-        (decayed if parameter.ndim > 1 else others).append(parameter)
-    optimizer = torch.optim.AdamW(
+        (decayed if len(full_shape(parameter)) > 1 else others).append(parameter)
+    return torch.optim.AdamW(
         [
             {"params": decayed, "weight_decay": config.weight_decay},
             {"params": others, "weight_decay": 0.0},
@@ -57,14 +65,16 @@ def build_optimizer(parameters: Iterable[tuple[str, nn.Parameter]], config: Opti
         eps=config.eps,
         fused=True,
     )
-    # A state made on the first step could not be loaded into before that step.
-    for parameter in (*decayed, *others):
+
+
+def init_state(optimizer: torch.optim.AdamW, parameters: Iterable[Tensor]) -> None:
+    """Make the state that the first step would make: a checkpoint could not be loaded into it before that step."""
+    for parameter in parameters:
         optimizer.state[parameter] = {
             "step": torch.zeros((), dtype=torch.float32, device=parameter.device),
             "exp_avg": torch.zeros_like(parameter),
             "exp_avg_sq": torch.zeros_like(parameter),
         }
-    return optimizer
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> Iterator[Tensor]:

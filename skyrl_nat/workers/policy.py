@@ -12,7 +12,7 @@ from torch import Tensor
 
 from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.checkpoint.pretrained import resolve_model, write_hf_folder
-from skyrl_nat.checkpoint.sharded import load_sharded, save_sharded
+from skyrl_nat.checkpoint.sharded import load_sharded, save_sharded, state_tensors
 from skyrl_nat.config.algorithm import AlgorithmConfig
 from skyrl_nat.config.model import ModelConfig, Offload, OptimizerConfig
 from skyrl_nat.errors import StoppedError, WeightSyncError, WorkerError
@@ -25,7 +25,7 @@ from skyrl_nat.workers.model import PREFIX, checkpoint_parameters, frozen_weight
 from skyrl_nat.workers.objective import PEAKS, SUMS, StepConstants, micro_batch_loss, named_metrics
 from skyrl_nat.workers.offload import HostMemory
 from skyrl_nat.workers.optimizer import build_optimizer, lr_at, optimizer_tensors, set_lr
-from skyrl_nat.workers.process_group import full_tensor
+from skyrl_nat.workers.process_group import full_shape, full_tensor
 
 
 class PolicyWorker(ModelWorker):
@@ -102,7 +102,7 @@ class PolicyWorker(ModelWorker):
             `num_parameters` of the whole model.
         """
         info = super().build()
-        self._optimizer = build_optimizer(trained_parameters(self.module), self.optimizer_config)
+        self._optimizer = self._build_optimizer()
         return info
 
     @noted(Activity.TRAIN)
@@ -136,13 +136,10 @@ class PolicyWorker(ModelWorker):
         if denominator > 0:
             for micro_batch in micro_batches:
                 self._accumulate(micro_batch, constants, sums, peaks)
-            grad_norm = self._clip_gradients()
+            set_lr(self.optimizer, lr)
+            grad_norm = self._apply_gradients()
             is_applied = math.isfinite(grad_norm)
-            if is_applied:
-                set_lr(self.optimizer, lr)
-                self.optimizer.step()
-                self.num_steps += 1
-            self.optimizer.zero_grad(set_to_none=True)
+            self.num_steps += is_applied
         dist.all_reduce(sums)
         # Ranks that share a row have each counted all of it.
         sums /= self.module.ranks.size
@@ -169,7 +166,7 @@ class PolicyWorker(ModelWorker):
         Args:
             dtype: torch dtype name on the wire; None means the one of `connect_weights`, or the model's.
         """
-        shapes = {name: tuple(p.shape) for name, p in checkpoint_parameters(self.module)}
+        shapes = {name: full_shape(p) for name, p in checkpoint_parameters(self.module)}
         if self.pushes_adapters:
             shapes = adapter_shapes(shapes, self.model_config.lora)
         return [TensorSpec(name=n, shape=s, dtype=dtype or self._transfer_dtype) for n, s in shapes.items()]
@@ -258,7 +255,7 @@ class PolicyWorker(ModelWorker):
             "num_skipped": self.num_skipped,
             "num_skipped_in_a_row": self.num_skipped_in_a_row,
         }
-        save_sharded(Path(folder), trained_parameters(self.module), self.optimizer, counters, self._value_of)
+        save_sharded(Path(folder), self._state_tensors(), counters, self._value_of)
 
     def load(self, folder: str | Path) -> None:
         """Take model, optimizer and step counters from a checkpoint of any number of ranks.
@@ -268,7 +265,7 @@ class PolicyWorker(ModelWorker):
         """
         self.onload()
         names = ("num_steps", "num_skipped", "num_skipped_in_a_row")
-        counters = load_sharded(Path(folder), trained_parameters(self.module), self.optimizer, names)
+        counters = load_sharded(Path(folder), self._state_tensors(), names)
         self.num_steps = counters["num_steps"]
         self.num_skipped = counters["num_skipped"]
         self.num_skipped_in_a_row = counters["num_skipped_in_a_row"]
@@ -344,17 +341,35 @@ class PolicyWorker(ModelWorker):
     def _accumulate(self, micro_batch: MicroBatch, constants: StepConstants, sums: Tensor, peaks: Tensor) -> None:
         """Add one micro-batch's gradient, and its statistics in place."""
         on_device = micro_batch.to(self.device)
-        logprobs, entropies = self.module.score(on_device)
+        logprobs, entropies = self._score(on_device)
         loss = micro_batch_loss(logprobs, entropies, on_device, self.algorithm, constants)
-        (loss.numerator / constants.denominator).backward()
+        self._backward(loss.numerator / constants.denominator)
         sums += loss.sums
         torch.maximum(peaks, loss.peaks, out=peaks)
 
-    def _clip_gradients(self) -> float:
-        """Clip to the global norm and return the norm before; the same number on all ranks."""
+    def _build_optimizer(self) -> torch.optim.AdamW:
+        return build_optimizer(trained_parameters(self.module), self.optimizer_config)
+
+    def _backward(self, loss: Tensor) -> None:
+        """Add the gradient of this rank's part of the loss; over the ranks, gradients are summed."""
+        loss.backward()
+
+    def _apply_gradients(self) -> float:
+        """Clip to the global norm, step if it is finite, drop the gradients.
+
+        Returns:
+            The norm before clipping, the same number on all ranks.
+        """
         limit = self.optimizer_config.max_grad_norm or math.inf
-        norm = torch.nn.utils.clip_grad_norm_(self.module.parameters(), limit)
-        return float(full_tensor(norm))
+        grad_norm = float(full_tensor(torch.nn.utils.clip_grad_norm_(self.module.parameters(), limit)))
+        if math.isfinite(grad_norm):
+            self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return grad_norm
+
+    def _state_tensors(self) -> dict[str, Tensor]:
+        """Return this rank's part of what a checkpoint holds, to be read or filled in place."""
+        return state_tensors(trained_parameters(self.module), self.optimizer)
 
     def _count_skipped(self, is_applied: bool, grad_norm: float) -> None:
         """Keep the counters; stop the run after too many skips in a row."""

@@ -10,6 +10,7 @@ from torch.distributed.tensor import DTensor
 
 from skyrl_nat.errors import WorkerError
 from skyrl_nat.weight_sync.store import open_store
+from skyrl_nat.workers import zero3
 
 BACKENDS = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
 """Back end by device type; CUDA ranks also reduce small host tensors."""
@@ -85,5 +86,13 @@ def data_parallel_mesh(device: str, num_replicas: int = 1) -> DeviceMesh:
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """Return a parameter or gradient in full; all ranks of its mesh must call this together."""
+    """Return a parameter or gradient in full and detached; all ranks of its mesh must call this together."""
+    if zero3.is_partitioned(tensor):
+        return zero3.full_parameter(tensor)
+    tensor = tensor.detach()
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def full_shape(tensor: Tensor) -> tuple[int, ...]:
+    """Return the shape of a parameter in full."""
+    return tuple(getattr(tensor, "ds_shape", tensor.shape))

@@ -1,9 +1,10 @@
-"""Weights from a Hugging Face folder into a model's shards: one tensor at a time, and of it this rank's rows alone.
+"""Weights from a Hugging Face folder into a model's shards: one tensor at a time, and of it this rank's run alone.
 
 No process ever holds more than its own part of the model and one tensor's part beside it.
 """
 
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -14,6 +15,8 @@ from torch import Tensor, nn
 from torch.distributed.tensor import DTensor
 
 from skyrl_nat.errors import WorkerError
+from skyrl_nat.workers import zero3
+from skyrl_nat.workers.process_group import full_shape
 
 _IGNORED = r"rotary_emb\.inv_freq$|(^|\.)position_ids$"
 """Buffers that old checkpoints hold and models compute."""
@@ -41,14 +44,25 @@ class WeightFiles:
                     f"model.path must hold complete safetensors files, got {file.name}: {error}. Copy the model again."
                 ) from error
 
-    def read(self, name: str, rows: slice) -> Tensor:
-        """Return rows of a tensor, in its own format, in host memory."""
+    def read(self, name: str, run: slice) -> Tensor:
+        """Return a run of a tensor's elements, flat, in its own format, in host memory; only their rows are read."""
+        width = math.prod(self.shapes[name][1:])
+        first, last = run.start // width, -(-run.stop // width)
         # A file that stays open keeps in memory whatever was read of it.
         with safe_open(self._files[name], framework="pt") as opened:
-            return opened.get_slice(name)[rows] if self.shapes[name] else opened.get_tensor(name)
+            rows = opened.get_slice(name)[first:last] if self.shapes[name] else opened.get_tensor(name)
+        return rows.flatten()[run.start - first * width :][: run.stop - run.start]
 
 
-def own_rows(parameter: Tensor) -> slice:
+def own_run(parameter: Tensor) -> slice:
+    """Return which elements of the flat whole a rank holds."""
+    if zero3.is_partitioned(parameter):
+        return zero3.own_run(parameter)
+    rows, width = _own_rows(parameter), math.prod(parameter.shape[1:])
+    return slice(rows.start * width, rows.stop * width)
+
+
+def _own_rows(parameter: Tensor) -> slice:
     """Return which rows of the whole a rank holds: FSDP2 cuts the first dimension like `torch.chunk`."""
     if not isinstance(parameter, DTensor):
         return slice(0, parameter.shape[0] if parameter.ndim else 1)
@@ -61,8 +75,16 @@ def own_rows(parameter: Tensor) -> slice:
     return slice(0, size)
 
 
+def own_parts(parameter: Tensor) -> list[Tensor]:
+    """Return the memory of a rank's run; ZeRO-3 has two where it computes with other weights than it trains."""
+    if zero3.is_partitioned(parameter):
+        return zero3.own_parts(parameter)
+    local = parameter.detach()
+    return [local.to_local() if isinstance(local, DTensor) else local]
+
+
 def fill(parameters: Mapping[nn.Parameter, list[str]], folder: Path, ignored: Iterable[str] = ()) -> None:
-    """Fill parameters in place with this rank's rows of the checkpoint, converted to their format.
+    """Fill parameters in place with this rank's run of the checkpoint, converted to their format.
 
     Args:
         parameters: Every parameter that the checkpoint should hold, with the names it may have there: tied ones have
@@ -76,25 +98,24 @@ def fill(parameters: Mapping[nn.Parameter, list[str]], folder: Path, ignored: It
     files = WeightFiles(folder)
     _check(parameters, files, "|".join((_IGNORED, *ignored)))
     for parameter, names in parameters.items():
-        local = parameter.detach()
-        local = local.to_local() if isinstance(local, DTensor) else local
-        rows = own_rows(parameter)
-        if not local.numel():
+        run = own_run(parameter)
+        if run.start == run.stop:
             continue
         first, *others = [name for name in names if name in files.shapes]
-        values = files.read(first, rows)
+        values = files.read(first, run)
         for other in others:
-            if not torch.equal(values, files.read(other, rows)):
+            if not torch.equal(values, files.read(other, run)):
                 raise WorkerError(
                     f"model.path must hold equal tensors {first} and {other}, which its config ties, got different "
                     "ones. Set tie_word_embeddings to false in its config.json."
                 )
-        local.copy_(values)
+        for part in own_parts(parameter):
+            part.copy_(values.view(part.shape))
 
 
 def _check(parameters: Mapping[nn.Parameter, list[str]], files: WeightFiles, ignored: str) -> None:
     """Refuse a checkpoint of another model, with all that is wrong."""
-    known = {name: tuple(parameter.shape) for parameter, names in parameters.items() for name in names}
+    known = {name: full_shape(parameter) for parameter, names in parameters.items() for name in names}
     faults = [
         f"{names[0]} is missing" for names in parameters.values() if not any(name in files.shapes for name in names)
     ]

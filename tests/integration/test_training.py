@@ -1,5 +1,6 @@
 """Complete runs on Ray with a tiny model: learning, determinism, ranks, resuming."""
 
+import importlib.util
 import json
 import math
 import subprocess
@@ -104,6 +105,22 @@ def test_stopped_and_resumed_run_with_everything_offloaded_trains_the_same(folde
     for entry in found:
         assert entry.pop("offload/gib") > 0
     assert without_times(found) == without_times(four_steps)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="needs deepspeed")
+def test_under_deepspeed_a_run_stopped_and_resumed_on_two_ranks_trains_what_fsdp2_does_on_one(folder, four_steps):
+    deepspeed = ("cluster.strategy=deepspeed", "cluster.num_policy_ranks=2", "weight_sync.verify_checksums=true")
+    # A reference that changes nothing.
+    deepspeed += ("algorithm.kl_coefficient=1e-12",)
+    small_run.run(folder, "name=zero3", "trainer.steps=2", *EXACT, *deepspeed)
+    small_run.run(folder, "name=zero3", "trainer.steps=4", "resume=latest", *EXACT, *deepspeed)
+    steps = small_run.metrics(folder, "zero3")
+    assert (steps[0]["loss/token_kl"], steps[3]["loss/token_kl"] > 0) == (0.0, True)
+    for expected, found in zip(four_steps, steps, strict=True):
+        assert found["rollout/reward/mean"] == expected["rollout/reward/mean"]
+        for name in ("loss/grad_norm", "loss/entropy"):
+            assert math.isclose(found[name], expected[name], rel_tol=1e-5), (found["step"], name)
+        assert abs(found["loss/policy"] - expected["loss/policy"]) < 1e-6
 
 
 def test_evaluate_plays_a_checkpoint_again_and_finds_the_same(folder, four_steps):

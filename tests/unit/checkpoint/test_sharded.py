@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.distributed.checkpoint.filesystem import FileSystem
 
-from skyrl_nat.checkpoint.sharded import load_sharded, save_sharded
+from skyrl_nat.checkpoint.sharded import load_sharded, save_sharded, state_tensors
 from skyrl_nat.config.model import OptimizerConfig
 from skyrl_nat.errors import CheckpointError
 from skyrl_nat.workers.optimizer import build_optimizer
@@ -26,9 +26,9 @@ def test_model_optimizer_and_counters_come_back_in_place(tmp_path: Path) -> None
     """Row 68."""
     parameters, optimizer = make(3.0)
     optimizer.step()
-    save_sharded(tmp_path / "ck", parameters, optimizer, {"num_steps": 2}, lambda tensor: tensor)
+    save_sharded(tmp_path / "ck", state_tensors(parameters, optimizer), {"num_steps": 2}, lambda tensor: tensor)
     others, other_optimizer = make(9.0)
-    assert load_sharded(tmp_path / "ck", others, other_optimizer, ["num_steps"]) == {"num_steps": 2}
+    assert load_sharded(tmp_path / "ck", state_tensors(others, other_optimizer), ["num_steps"]) == {"num_steps": 2}
     assert torch.equal(others[0][1], parameters[0][1])
     state = other_optimizer.state[others[0][1]]
     for key, value in optimizer.state[parameters[0][1]].items():
@@ -39,10 +39,10 @@ def test_model_optimizer_and_counters_come_back_in_place(tmp_path: Path) -> None
 def test_an_incomplete_or_foreign_checkpoint_is_refused(tmp_path: Path) -> None:
     parameters, optimizer = make(3.0)
     with pytest.raises(CheckpointError, match=r"no \.metadata file"):
-        load_sharded(tmp_path, parameters, optimizer, [])
-    save_sharded(tmp_path / "ck", parameters, optimizer, {}, lambda tensor: tensor)
+        load_sharded(tmp_path, state_tensors(parameters, optimizer), [])
+    save_sharded(tmp_path / "ck", state_tensors(parameters, optimizer), {}, lambda tensor: tensor)
     with pytest.raises(CheckpointError, match="must fit the model"):
-        load_sharded(tmp_path / "ck", [("v", parameters[0][1])], optimizer, [])
+        load_sharded(tmp_path / "ck", state_tensors([("v", parameters[0][1])], optimizer), [])
 
 
 def test_a_full_disk_is_named_in_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,5 +54,5 @@ def test_a_full_disk_is_named_in_one_line(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(FileSystem, "create_stream", full)
     with pytest.raises(CheckpointError, match=r"got: OSError: \[Errno 28\] No space left on device") as caught:
-        save_sharded(tmp_path / "ck", parameters, optimizer, {}, lambda tensor: tensor)
+        save_sharded(tmp_path / "ck", state_tensors(parameters, optimizer), {}, lambda tensor: tensor)
     assert len(str(caught.value).splitlines()) == 1

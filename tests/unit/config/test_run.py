@@ -135,3 +135,24 @@ def test_heads_that_are_not_shared_out_evenly_are_refused(
     with pytest.raises(ConfigError) as caught:
         config.check_heads(num_heads)
     assert f"must divide the query heads of model.path {refusal}" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "model.compile=true",
+        "model.activation_offload=true",
+        "model.dtype=bfloat16",
+        "model.reshard_after_forward=false",
+        "model.offload=optimizer",
+        "model.sequence_parallel_size=2",
+        "cluster.num_replicas=2",
+    ],
+)
+def test_what_deepspeed_does_not_do_here_is_refused(override: str):
+    name = override.split("=")[0]
+    common = ["cluster.num_policy_ranks=2", "model.activation_checkpointing=true"]
+    with pytest.raises(ConfigError, match=f"{name} must be .* with cluster.strategy=deepspeed"):
+        load_config(["cluster.strategy=deepspeed", *common, override])
+    load_config([*common, override])
+    load_config(["cluster.strategy=deepspeed", *common, "model.lora.rank=4"])
