@@ -15,6 +15,7 @@ from skyrl_nat.config.rollout import EngineConfig
 from skyrl_nat.config.run import RunConfig
 from skyrl_nat.controller.devices import Devices
 from skyrl_nat.engines.lifecycle import Lifecycle, Memory
+from skyrl_nat.errors import WeightSyncError
 
 
 class SleepyEngine:
@@ -101,6 +102,35 @@ def devices_of(engine: SleepyEngine, placement: Placement, offload: Offload = Of
     devices = Devices(config, topology, account, leave_out_dead=nobody_is_dead)
     devices._transport = Transport()  # type: ignore[assignment]
     return devices
+
+
+def test_push_that_lost_an_engine_is_made_again_over_a_new_channel() -> None:
+    """The old channel counts an end that is not there any more."""
+    events: list[str] = []
+
+    class Breaking(Transport):
+        async def connect(self, policy: Any, engines: LocalCalls) -> None:
+            events.append("connect")
+
+        async def push(self, policy: Any, engines: LocalCalls, version: int) -> None:
+            events.append("push")
+            if events.count("push") == 2:
+                raise WeightSyncError("an engine died")
+            await super().push(policy, engines, version)
+
+    async def was_left_out(asked: Sequence[int], cause: BaseException) -> bool:
+        events.append(f"left out of {asked}")
+        return True
+
+    devices = devices_of(SleepyEngine(), Placement.disaggregated)
+    devices._transport, devices._leave_out_dead = Breaking(), was_left_out  # type: ignore[assignment]
+
+    async def scenario() -> None:
+        await devices.push(1)
+        await devices.push(2)
+
+    asyncio.run(scenario())
+    assert events == ["connect", "push", "push", "left out of [0]", "connect", "push"]
 
 
 async def nobody_is_dead(asked: Sequence[int], cause: BaseException) -> bool:

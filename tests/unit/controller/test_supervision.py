@@ -1,0 +1,152 @@
+"""Training that goes on with a new policy, and a stop that keeps the step in flight."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from skyrl_nat.config.recovery import RecoveryConfig
+from skyrl_nat.controller import supervision
+from skyrl_nat.errors import LostWorkerError, WeightSyncError, WorkerError
+
+
+class Run:
+    """Trains a step for each call of `train`, by a script of what goes wrong."""
+
+    def __init__(self, work: Callable[["Run"], Awaitable[None]]) -> None:
+        self.work = work
+        self.step = self.saved_step = 0
+        self.num_restarts = 0
+        self.is_policy_ill = False
+        self.devices = SimpleNamespace(is_in_step=False)
+        self.config = SimpleNamespace(recovery=RecoveryConfig(max_policy_restarts=2, grace_s=5))
+        self.console = SimpleNamespace(warn=lambda text: None)
+        self.keeper = SimpleNamespace(keep=for_ever)
+        self.policy = SimpleNamespace(probe=self.probe)
+
+    async def probe(self, timeout_s: float) -> dict[int, str]:
+        return {0: "dead"} if self.is_policy_ill else {}
+
+    async def restart_policy(self) -> None:
+        self.num_restarts += 1
+        self.step = self.saved_step
+
+    async def save_checkpoint(self) -> None:
+        self.saved_step = self.step
+
+
+async def for_ever() -> None:
+    await asyncio.Event().wait()
+
+
+@pytest.fixture(autouse=True)
+def _no_watchdog(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervision, "Watchdog", lambda run: SimpleNamespace(watch=for_ever))
+    monkeypatch.setattr(supervision, "train", lambda run: run.work(run))
+
+
+def start(run: Any) -> None:
+    asyncio.run(supervision.train_to_the_end(run))
+
+
+def test_lost_ranks_are_replaced_and_training_goes_on() -> None:
+    async def work(run: Run) -> None:
+        if run.num_restarts < 2:
+            raise LostWorkerError("policy 1 died")
+
+    run = Run(work)
+    start(run)
+    assert run.num_restarts == 2
+
+
+def test_restarts_are_bounded_but_a_trained_step_forgives() -> None:
+    async def work(run: Run) -> None:
+        if run.num_restarts < 4:
+            run.step = run.saved_step = run.num_restarts + 1
+        raise LostWorkerError("policy 1 died")
+
+    run = Run(work)
+    with pytest.raises(LostWorkerError):
+        start(run)
+    assert run.num_restarts == 5, "four with a step before each, one without"
+
+
+@pytest.mark.parametrize(("is_ill", "restarts"), [(True, 1), (False, 0)])
+def test_failed_push_restarts_the_policy_only_if_it_is_not_well(is_ill: bool, restarts: int) -> None:
+    async def work(run: Run) -> None:
+        if not run.num_restarts:
+            run.is_policy_ill = is_ill
+            raise WeightSyncError("the push broke")
+
+    run = Run(work)
+    if is_ill:
+        start(run)
+    else:
+        with pytest.raises(WeightSyncError):
+            start(run)
+    assert run.num_restarts == restarts
+
+
+def test_exception_in_a_worker_is_no_reason_to_try_again() -> None:
+    async def work(run: Run) -> None:
+        raise WorkerError("policy 0 failed in `train`: ValueError")
+
+    run = Run(work)
+    with pytest.raises(WorkerError):
+        start(run)
+    assert run.num_restarts == 0
+
+
+def test_stop_lets_the_step_in_flight_end_and_saves_it() -> None:
+    async def work(run: Run) -> None:
+        run.step, run.saved_step, run.devices.is_in_step = 4, 4, True
+        await asyncio.sleep(0.3)
+        run.step, run.devices.is_in_step = 5, False
+        await for_ever()
+
+    run = Run(work)
+    asyncio.run(stop_after(run, 0.1))
+    assert run.saved_step == 5
+
+
+def test_stop_saves_nothing_that_is_no_whole_step() -> None:
+    async def work(run: Run) -> None:
+        run.step, run.devices.is_in_step = 5, True
+        await for_ever()
+
+    run = Run(work)
+    run.config.recovery.grace_s = 0.2
+    asyncio.run(stop_after(run, 0.1))
+    assert run.saved_step == 0
+
+
+async def stop_after(run: Any, seconds: float) -> None:
+    training = asyncio.ensure_future(supervision.train_to_the_end(run))
+    await asyncio.sleep(seconds)
+    training.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await training
+
+
+def test_whoever_fails_beside_the_work_ends_it() -> None:
+    async def fails() -> None:
+        raise LostWorkerError("policy 0 is silent")
+
+    async def work(run: Run) -> None:
+        if not run.num_restarts:
+            run.keeper = SimpleNamespace(keep=fails)
+            await for_ever()
+
+    run = Run(work)
+    run.keeper = SimpleNamespace(keep=fails)
+    original = run.restart_policy
+
+    async def restart() -> None:
+        run.keeper = SimpleNamespace(keep=for_ever)
+        await original()
+
+    run.restart_policy = restart  # type: ignore[method-assign]
+    start(run)
+    assert run.num_restarts == 1
