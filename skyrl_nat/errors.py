@@ -55,3 +55,7 @@ class TrackingError(SkyRLNatError, RuntimeError):
 
 class StoppedError(SkyRLNatError, RuntimeError):
     """The run stopped itself on purpose, for instance after too many skipped updates."""
+
+
+class StalledError(StoppedError):
+    """Nothing moved for too long; the message says who was waited for."""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from skyrl_nat.controller.loop import train
 from skyrl_nat.controller.run import Run
 from skyrl_nat.controller.watchdog import Watchdog
-from skyrl_nat.errors import LostWorkerError, SilentWorkerError, SkyRLNatError, WeightSyncError
+from skyrl_nat.errors import LostWorkerError, SilentWorkerError, SkyRLNatError, StalledError, WeightSyncError
 
 T = TypeVar("T")
 _LOOK_S = 0.05
@@ -18,7 +18,7 @@ _LOOK_S = 0.05
 async def train_to_the_end(run: Run) -> None:
     """Train; ranks of policy and reference that are lost are started anew from the newest checkpoint.
 
-    A signal (cancellation) lets the optimizer step in flight end and saves it.
+    A signal (cancellation) lets the optimizer step in flight end and saves it; a stall saves the last one.
 
     Raises:
         LostWorkerError, SilentWorkerError, WeightSyncError: Ranks were lost more often than `recovery` allows without a
@@ -29,7 +29,7 @@ async def train_to_the_end(run: Run) -> None:
         try:
             await supervised(run, train(run))
             return
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, StalledError):
             await _save_last_step(run)
             raise
         except (LostWorkerError, SilentWorkerError, WeightSyncError) as error:

@@ -10,7 +10,7 @@ from skyrl_nat.cluster.group import Wait
 from skyrl_nat.cluster.inspection import stacks_of
 from skyrl_nat.config.recovery import OnStall
 from skyrl_nat.controller.run import Run
-from skyrl_nat.errors import StoppedError
+from skyrl_nat.errors import StalledError
 
 SHORTEST_LIMIT_S = 300.0
 STEPS_OF_SILENCE = 10
@@ -47,7 +47,7 @@ class Watchdog:
         """Watch until cancelled.
 
         Raises:
-            StoppedError: Nothing moved, and the config or a second stall in a row says to end the run.
+            StalledError: Nothing moved, and the config or a second stall in a row says to end the run.
             LostWorkerError: A rank of policy or reference stands still.
         """
         try:
@@ -82,7 +82,7 @@ class Watchdog:
         action = OnStall.stop if self._num_stalls > 1 else run.config.recovery.on_stall
         run.console.warn(f"STALL: {diagnosis}. Stacks are in {file}; action: {action}")
         if action is OnStall.stop or not waits:
-            raise StoppedError(
+            raise StalledError(
                 f"A run must move within {self.limit_s:.0f} s (recovery.stall_timeout_s), but {diagnosis}. See {file}, "
                 "then go on with resume=latest"
             )

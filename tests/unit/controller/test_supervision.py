@@ -9,7 +9,7 @@ import pytest
 
 from skyrl_nat.config.recovery import RecoveryConfig
 from skyrl_nat.controller import supervision
-from skyrl_nat.errors import LostWorkerError, WeightSyncError, WorkerError
+from skyrl_nat.errors import LostWorkerError, StalledError, WeightSyncError, WorkerError
 
 
 class Run:
@@ -108,6 +108,17 @@ def test_stop_lets_the_step_in_flight_end_and_saves_it() -> None:
 
     run = Run(work)
     asyncio.run(stop_after(run, 0.1))
+    assert run.saved_step == 5
+
+
+def test_stalled_run_saves_its_last_step() -> None:
+    async def work(run: Run) -> None:
+        run.step = 5
+        raise StalledError("nobody moves")
+
+    run = Run(work)
+    with pytest.raises(StalledError):
+        start(run)
     assert run.saved_step == 5
 
 

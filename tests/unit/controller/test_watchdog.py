@@ -12,7 +12,7 @@ from skyrl_nat.cluster.group import Wait
 from skyrl_nat.config.recovery import OnStall, RecoveryConfig
 from skyrl_nat.controller import watchdog
 from skyrl_nat.controller.watchdog import Watchdog, describe
-from skyrl_nat.errors import StoppedError
+from skyrl_nat.errors import StalledError
 
 LIMIT_S = 0.05
 
@@ -88,13 +88,13 @@ def test_stall_is_told_with_who_is_waited_for_and_the_one_is_replaced(run: Any) 
 
 
 def test_second_stall_in_a_row_ends_the_run(run: Any) -> None:
-    with pytest.raises(StoppedError, match=r"must move within 0 s .* the controller waits for environment 0 in `step`"):
+    with pytest.raises(StalledError, match=r"must move within 0 s .* the controller waits for environment 0 in `step`"):
         asyncio.run(looks(Watchdog(run), 2))
 
 
 def test_stall_of_which_nobody_is_the_cause_ends_the_run_at_once(run: Any) -> None:
     run.topology.groups[0].waits.clear()
-    with pytest.raises(StoppedError, match="nobody is waited for, the controller itself stands still"):
+    with pytest.raises(StalledError, match="nobody is waited for, the controller itself stands still"):
         asyncio.run(looks(Watchdog(run), 1))
 
 
