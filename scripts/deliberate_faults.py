@@ -3,26 +3,8 @@
 Every fault replaces one string of one file; the string must occur there exactly once.
 """
 
-from dataclasses import dataclass
-
-
-@dataclass(frozen=True, slots=True)
-class Fault:
-    """One deliberate fault."""
-
-    path: str
-    """Below `skyrl_nat`; empty for no fault at all."""
-    tests: tuple[str, ...]
-    """Test files below `tests/unit` that should notice."""
-    name: str
-    old: str
-    new: str
-
-
-def in_file(path: str, tests: str, *faults: tuple[str, str, str]) -> list[Fault]:
-    """Return faults of one file as `(name, old, new)` that the same test files, split by blanks, should notice."""
-    return [Fault(path, tuple(tests.split()), *fault) for fault in faults]
-
+from fault import Fault, in_file
+from judge_faults import JUDGE_FAULTS
 
 # fmt: off
 TRAINER_FAULTS = [
@@ -343,80 +325,6 @@ TRAINER_FAULTS = [
         ("cache-refusal-accepted", "if not is_dropped and self.config.prefix_caching:", "if False:"),
         ("awake-without-weights", '._lifecycle.fault = "weights were given back by sleep()', '._lifecycle.fault = "')),
 ]
-
-JUDGE_FAULTS = [
-    *in_file("rewards/worker.py", "rewards/test_worker.py",
-        ("failing-validator-unnoticed", "outcome=Outcome.VALIDATOR_FAILURE, reason", "reason"),
-        ("suspects-not-dropped", "self._screen is Screen.drop", "self._screen is None"),
-        ("members-of-a-group-get-other-inputs", 'rollout_id.rpartition("-")[0].encode()', "rollout_id.encode()"),
-        ("slow-checks-in-training", "and not is_training", "")),
-    *in_file("rewards/rubric.py", "rewards/test_rubric.py",
-        ("reward-without-weights", "sum(self.weights[name] * value for", "sum(value for"),
-        ("unweighted-parts-decide", "parts.items() if self.weights[name] > 0)", "parts.items())")),
-    *in_file("data/task_writer.py", "data/test_task_writer.py",
-        ("hidden-columns-of-the-first-row", "for row in held for name in row if",
-         "for row in held[:1] for name in row if")),
-    *in_file("environments/nat_agent/compare.py", "environments/nat_agent/test_compare.py",
-        ("bool-equals-int", "if type(expected) is not type(found):", "if not isinstance(expected, type(found)):"),
-        ("constant-answers-pay", "return max(0.0, (share - constant) / (1.0 - constant))", "return share"),
-        ("text-in-quotes", "return expected == text", "return expected == text.strip('\"')")),
-    *in_file("environments/nat_agent/generators.py", "environments/nat_agent/test_generators.py",
-        ("edges-beyond-the-bounds", ' if generator["low"] <= edge <= generator["high"]]', "]"),
-        ("rounded-over-a-bound", 'return min(max(value, generator["low"]), generator["high"])', "return value")),
-    *in_file("environments/nat_agent/cases.py", "environments/nat_agent/test_cases.py",
-        ("seed-of-the-drawer-ignored", 'random.Random(f"{task_id}/{seed}")', "random.Random(task_id)"),
-        ("any-exception-is-a-refusal", "elif any(case.raises == answer.raises for case in spec.tool(name).errors):",
-         "else:"),
-        ("no-call-is-repeated", "calls=(*calls, *first.values()),", "calls=(*calls,),"),
-        ("served-tools-get-old-inputs", "chosen = own[-NUM_MCP:]", "chosen = own[:NUM_MCP]")),
-    *in_file("environments/nat_agent/asking.py", "environments/nat_agent/test_asking.py",
-        ("ids-tell-what-is-asked", "name = str(len(meanings))", "name = meaning")),
-    *in_file("environments/nat_agent/mutants.py", "environments/nat_agent/test_mutants.py",
-        ("messages-are-mutated", "ast.Import, ast.ImportFrom, ast.Raise)", "ast.Import, ast.ImportFrom)"),
-        ("docstring-lost-by-restating", "if ast.get_docstring(node) is not None else 0", "if False else 0")),
-    *in_file("environments/nat_agent/static_checks.py", "environments/nat_agent/test_static_checks.py",
-        ("last-of-two-keys", "if key in seen:", "if key in ():"),
-        ("any-start-script", 'if words[:3] == ["nat", "mcp", "serve"] and', "if"),
-        ("one-test-counts-often", "tuple(dict.fromkeys(names))", "tuple(names)")),
-    *in_file("environments/nat_agent/rewards.py", "environments/nat_agent/test_rewards.py",
-        ("form-without-function", "right[tool.name] * _pattern_share(", "_pattern_share("),
-        ("refusals-without-outputs", "[min(right[tool.name], _mean(", "[max(0.0, _mean("),
-        ("old-inputs-by-heart", "halves[index >= cases.num_recorded]", "halves[0]"),
-        ("build-without-function", 'float(is_running) * parts["tools_oracle"]', "float(is_running)"),
-        ("no-half-without-a-build", "factor = 1.0 if is_running else STANDALONE_SHARE", "factor = 1.0"),
-        ("forged-build-pays", " and file.is_valid\n", "\n"),
-        ("answer-beside-an-error", '"output" in report and "error" not in report and is_same(v',
-         '"output" in report and is_same(v'),
-        ("served-without-a-script", "return share if static.script and static.yaml_share > 0 else 0.0", "return share"),
-        ("said-twice-unnoticed", "evidence.is_forged = evidence.is_forged or key in place", "pass")),
-    *in_file("environments/nat_agent/own_tests.py",
-        "environments/nat_agent/test_own_tests.py environments/nat_agent/test_own_tests_closely.py",
-        ("rightness-of-tests-ignored", "if share < 1.0:", "if share < 0.0:"),
-        ("missing-tests-are-forgotten", "max(len(self._static.tests), asked)", "max(len(tests), 1)"),
-        ("run-need-not-finish", "if not _has_finished(reports):\n        return []", "if False:\n        return []"),
-        ("tests-that-look-inside-count", "inside |= tests - self._play(mistake.files, right)", "pass"),
-        ("a-call-is-enough", "len(looking) / wanted", "len(tests) / wanted"),
-        ("one-looking-test-is-enough", "* _share(own) * enough", "* _share(own)"),
-        ("mutant-of-another-tool", 'self.calls[key]["call"] == tool]', "True]"),
-        ("code-tells-the-table", "self._files = mistakes[0].files", "pass"),
-        ("mistakes-seen-by-failed-tests", "if callers[key]}", "}")),
-    *in_file("environments/nat_agent/recorded_calls.py",
-        "environments/nat_agent/test_own_tests.py environments/nat_agent/test_own_tests_closely.py "
-        "environments/nat_agent/test_recorded_calls.py",
-        ("unsteady-call-replayed", "unsteady.add(key)", "unsteady.discard(key)"),
-        ("raising-is-noticed", 'key: right[key] if "raises" in entry and "output" in right[key] else entry',
-         "key: entry")),
-    *in_file("environments/nat_agent/validator.py", "environments/nat_agent/test_validator.py",
-        ("odd-answers-are-no-verdict", "except ODDITIES as error:", "except NotImplementedError as error:"),
-        ("early-end-earns-its-form", '.append("early end")\n            return empty_parts(spec)',
-         '.append("early end")\n            return shaping_parts(spec, static)'),
-        ("tests-of-wrong-tools-pay", ' and parts["tools_oracle"] == 1.0:', ":"),
-        ("canary-unnoticed", '.get("output") == vector.output and', '.get("output") is vector and'),
-        ("start-script-raises", 'min(parts["integration_mcp"], share)', 'max(parts["integration_mcp"], share)')),
-    *in_file("sandbox/inside/values.py", "sandbox/inside/test_values.py",
-        ("subclasses-leave-a-job", "kind in (bool, str):", "isinstance(value, (bool, str)):")),
-    *in_file("sandbox/inside/references.py", "sandbox/inside/test_references.py",
-        ("options-of-a-call-ignored", "**(options or {})", "")),
-]
 # fmt: on
-FAULTS = [*TRAINER_FAULTS, *JUDGE_FAULTS]
+
+FAULTS: list[Fault] = [*TRAINER_FAULTS, *JUDGE_FAULTS]

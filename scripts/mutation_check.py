@@ -20,7 +20,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from deliberate_faults import FAULTS, Fault
+from deliberate_faults import FAULTS
+from fault import Fault
 
 ROOT = Path(__file__).resolve().parents[1]
 COPIED = ("skyrl_nat", "conf", "tests", "pyproject.toml")
