@@ -9,7 +9,7 @@ if ! command -v slurmctld >/dev/null || ! command -v munged >/dev/null; then
     echo "debian_packages: slurm-wlm and munge must be installed, and this user cannot: root and apt-get are needed." >&2
     exit 1
   fi
-  apt-get --quiet --quiet update
-  apt-get --quiet --quiet install --yes --no-install-recommends slurm-wlm munge >/dev/null
+  timeout 120 apt-get --quiet --quiet update
+  timeout 240 apt-get --quiet --quiet install --yes --no-install-recommends slurm-wlm munge >/dev/null
 fi
 slurmctld -V
