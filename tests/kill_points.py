@@ -58,7 +58,7 @@ async def after(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 def half_a_line(method: Callable[..., Any], backend: JsonlBackend, step: int, metrics: dict[str, float]) -> None:
     """Leave what a kill in the middle of a write leaves."""
-    backend._file.write('{"step": ' + str(step) + ', "loss/policy": 0.')
+    backend._file.write(f'{{"step": {step}, "loss/policy": 0.'.encode())
     backend._file.flush()
     die()
 
