@@ -25,6 +25,7 @@ from skyrl_nat.engines.model_folder import (
     require_room,
 )
 from skyrl_nat.engines.processes import children, end_processes
+from skyrl_nat.engines.reaper import Reaper
 from skyrl_nat.engines.vllm_arguments import adapter_arguments, engine_arguments, set_environment
 from skyrl_nat.engines.vllm_requests import VllmRequests
 from skyrl_nat.errors import EngineError, WeightSyncError
@@ -97,6 +98,7 @@ class VllmEngine:
         self._llm: Any = None
         self._requests: Any = None
         self._processes: set[psutil.Process] = set()
+        self._reaper: Reaper | None = None
 
     async def start(self) -> None:
         """Load the model and get ready. Raises EngineError with the cause."""
@@ -115,6 +117,7 @@ class VllmEngine:
                 f"{type(error).__name__}: {error}. See the log above; check memory and model type."
             ) from error
         self._processes = children() - before
+        self._reaper = await asyncio.to_thread(Reaper, self._processes)
         stop_token_ids = read_stop_token_ids(self.folder)
         self._requests = VllmRequests(self._llm, self.folder, stop_token_ids, has_adapter=self._lora is not None)
         self._lifecycle.is_started = True
@@ -255,6 +258,9 @@ class VllmEngine:
             llm.shutdown = lambda *_, **__: None
         await asyncio.to_thread(end_processes, self._processes)
         self._processes = set()
+        if self._reaper is not None:
+            self._reaper.dismiss()
+            self._reaper = None
 
     def _build(self) -> Any:
         from vllm.engine.arg_utils import AsyncEngineArgs
