@@ -17,6 +17,7 @@ from skyrl_nat.config.run import RunConfig
 from skyrl_nat.controller.opening import BATCH_PLAN
 from skyrl_nat.controller.update import Coefficients, update_policy
 from skyrl_nat.errors import ConfigError, DataError, StoppedError
+from skyrl_nat.json_lines import whole_lines
 from skyrl_nat.monitoring.console import ConsoleBackend
 from skyrl_nat.rollouts.recorded import read_groups
 from skyrl_nat.rollouts.recorder import rollout_file
@@ -60,7 +61,9 @@ class Recording:
         try:
             plan = json.loads((folder / BATCH_PLAN).read_text(encoding="utf-8"))
             topology = json.loads((folder / "topology.json").read_text(encoding="utf-8"))
-            lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+            record = folder / "metrics.jsonl"
+            self.metrics = _read_metrics(whole_lines(record.read_bytes(), record))
+            """By step; of training steps only."""
             self.num_updates = int(plan["optimizer steps"])
             # Sums of another number of threads are rounded in another way.
             self.config.cluster.num_threads = self.config.cluster.num_threads or int(topology["num_threads"])
@@ -69,8 +72,6 @@ class Recording:
                 f"{folder} must hold {BATCH_PLAN}, topology.json and metrics.jsonl of a run, but: {error}. Copy the "
                 "whole folder"
             ) from error
-        self.metrics = _read_metrics(lines)
-        """By step; of training steps only."""
 
     def start_before(self, step: int) -> Path | None:
         """Return the newest checkpoint from which a step can be reached; None for the model the run began with.
@@ -190,14 +191,10 @@ def show_figures(figures: Sequence[Figure], console: ConsoleBackend) -> None:
         )
 
 
-def _read_metrics(lines: Sequence[str]) -> dict[int, dict[str, Any]]:
-    """Return the metrics of training steps; evaluations have lines of their own, a killed run half a line."""
+def _read_metrics(lines: Sequence[bytes]) -> dict[int, dict[str, Any]]:
+    """Return the metrics of training steps; evaluations have lines of their own."""
     found: dict[int, dict[str, Any]] = defaultdict(dict)
-    for line in lines:
-        try:
-            entry = json.loads(line)
-        except ValueError:
-            continue
+    for entry in map(json.loads, lines):
         found[entry["step"]] |= entry
     return {step: entry for step, entry in found.items() if "loss/policy" in entry}
 

@@ -35,7 +35,8 @@ async def train_to_the_end(run: Run) -> None:
         except (LostWorkerError, SilentWorkerError, WeightSyncError) as error:
             num_restarts = 0 if run.step > reached else num_restarts
             reached = max(reached, run.step)
-            is_policy = not isinstance(error, WeightSyncError) or await run.policy.probe(10.0)
+            probe_s = run.config.recovery.probe_timeout_s
+            is_policy = not isinstance(error, WeightSyncError) or await run.policy.probe(probe_s)
             if not is_policy or num_restarts >= run.config.recovery.max_policy_restarts:
                 raise
             num_restarts += 1

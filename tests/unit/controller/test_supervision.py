@@ -142,22 +142,16 @@ async def stop_after(run: Any, seconds: float) -> None:
 
 
 def test_whoever_fails_beside_the_work_ends_it() -> None:
-    async def fails() -> None:
-        raise LostWorkerError("policy 0 is silent")
+    async def fails_once() -> None:
+        if not run.num_restarts:
+            raise LostWorkerError("policy 0 is silent")
+        await for_ever()
 
     async def work(run: Run) -> None:
         if not run.num_restarts:
-            run.keeper = SimpleNamespace(keep=fails)
             await for_ever()
 
     run = Run(work)
-    run.keeper = SimpleNamespace(keep=fails)
-    original = run.restart_policy
-
-    async def restart() -> None:
-        run.keeper = SimpleNamespace(keep=for_ever)
-        await original()
-
-    run.restart_policy = restart  # type: ignore[method-assign]
+    run.keeper = SimpleNamespace(keep=fails_once)
     start(run)
     assert run.num_restarts == 1
