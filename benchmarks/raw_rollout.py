@@ -24,6 +24,19 @@ DECODE_GRAPHS = {
 """The fastest of those tried, and the product's own preset."""
 
 
+def story_prompts(options: Any) -> list[Any]:
+    """Return the prompts of the work, one `TokensPrompt` per rollout."""
+    from vllm import TokensPrompt
+
+    tokenizer = AutoTokenizer.from_pretrained(options.model)
+    prompts: list[Any] = []
+    for number in range(options.tasks):
+        messages = [{"role": "user", "content": prompt(SUBJECTS[number % (len(SUBJECTS) - 1)])}]
+        ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
+        prompts += [TokensPrompt(prompt_token_ids=ids)] * options.rollouts
+    return prompts
+
+
 def main() -> None:
     """Generate the same work several times."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -33,7 +46,7 @@ def main() -> None:
     is_gpu = torch.cuda.is_available()
     set_environment(is_cpu=not is_gpu, num_threads=os.cpu_count() or 1)
 
-    from vllm import LLM, SamplingParams, TokensPrompt
+    from vllm import LLM, SamplingParams
 
     settings: dict[str, Any] = {"gpu_memory_utilization": 0.85, "compilation_config": DECODE_GRAPHS}
     if not is_gpu:
@@ -48,12 +61,7 @@ def main() -> None:
         **settings,
     )
     start_s = time.perf_counter() - started
-    tokenizer = AutoTokenizer.from_pretrained(options.model)
-    prompts: list[TokensPrompt] = []
-    for number in range(options.tasks):
-        messages = [{"role": "user", "content": prompt(SUBJECTS[number % (len(SUBJECTS) - 1)])}]
-        ids = tokenizer.apply_chat_template(messages, add_generation_prompt=True)["input_ids"]
-        prompts += [TokensPrompt(prompt_token_ids=ids)] * options.rollouts
+    prompts = story_prompts(options)
     sampling = SamplingParams(temperature=1.0, max_tokens=options.tokens, logprobs=0, detokenize=False)
     rows: list[dict[str, float]] = []
     for _ in range(options.repeats):
