@@ -3,8 +3,8 @@
 usage: python benchmarks/rollout_vs_raw.py MODEL_FOLDER --output FILE [--engines 1 2 3] [--tasks 64] [--rollouts 8]
        [--tokens 256] [--steps 4] [OVERRIDES ...]
 
-The product's time is from asking for a batch of groups to having the last one, environments and rewards included: no
-part is taken out. Answers end where the model ends them, so tokens per second are compared.
+The product's time is all of a step but training and push: environments, rewards, metrics and the step's record are
+included, no part is taken out. Answers end where the model ends them, so tokens per second are compared.
 """
 
 import argparse

@@ -180,8 +180,9 @@ def measure(name: str, steps: int, folder: Path, overrides: Sequence[str]) -> di
     for line in lines:
         # Environments and verdicts follow the last completion here: all groups end together.
         line["reward"] = line["rollout/environment_s/mean"] + line["rollout/score_s/max"]
-        line["rollout"] = line["time/rollout_s"] - line["reward"]
         line |= {part: line[f"time/{part}_s"] for part in ("train", "push", "step")}
+        # Engines begin as soon as they have the weights, before the step's record is written.
+        line["rollout"] = line["step"] - line["train"] - line["push"] - line["reward"]
     result: dict[str, Any] = {part: statistics.median(line[part] for line in lines) for part in PARTS}
     result["completion_tokens"] = statistics.mean(line["rollout/completion_tokens/mean"] for line in lines)
     result["steps_s"] = [line["step"] for line in lines]

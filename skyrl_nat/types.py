@@ -190,7 +190,7 @@ class Rollout:
     @property
     def oldest_version(self) -> int:
         """Lowest policy version among the sampled tokens, -1 if none was sampled."""
-        return min((v for v in self.token_versions if v >= 0), default=-1)
+        return min((v for v in set(self.token_versions) if v >= 0), default=-1)
 
     @property
     def num_loss_tokens(self) -> int:

@@ -12,6 +12,9 @@ from skyrl_nat.errors import DeadlineError, LostWorkerError, SilentWorkerError, 
 from skyrl_nat.types import Completion, GenerationRequest, Message, Outcome, Rollout, Task
 
 LONGEST_REST_S = 60.0
+MUCH_WORK = 16
+"""Rollouts that wait for each reward worker, from which on a group goes to one of them as a whole: spreading it would
+save no time then, and a call costs more than a quick verdict."""
 
 
 class RemoteEngine:
@@ -33,6 +36,8 @@ class RemoteEnvironments:
     def __init__(self, group: ActorGroup) -> None:
         self._turns = _Turns(group)
         self._home: dict[str, int] = {}
+        self._made: dict[str, dict[str, Any]] = {}
+        """Artifacts of environments that are done."""
 
     async def create(self, rollout_id: str, task: Task) -> list[Message]:
         """Make an environment on the next worker in turn."""
@@ -42,29 +47,53 @@ class RemoteEnvironments:
 
     async def step(self, rollout_id: str, action: str) -> EnvironmentReply:
         """Play one turn."""
-        return await self._turns.call(self._home[rollout_id], "step", rollout_id, action)
+        reply = await self._turns.call(self._home[rollout_id], "step", rollout_id, action)
+        if reply.artifact is not None:
+            self._made[rollout_id] = reply.artifact
+        return reply
 
     async def close(self, rollout_id: str) -> dict[str, Any]:
         """Forget the environment and return its artifact."""
-        rank = self._home.pop(rollout_id, None)
-        return {} if rank is None else await self._turns.call(rank, "close", rollout_id)
+        rank, made = self._home.pop(rollout_id, None), self._made.pop(rollout_id, None)
+        if made is not None or rank is None:
+            return made or {}
+        return await self._turns.call(rank, "close", rollout_id)
 
 
 class RemoteRewards:
-    """All reward workers: the rollouts of a group are spread over them."""
+    """All reward workers: the rollouts of a group are spread over them while they have little to do."""
 
     def __init__(self, group: ActorGroup) -> None:
         self._turns = _Turns(group)
+        self._much = MUCH_WORK * group.size
+        self._num_pending = 0
+        """Rollouts that wait for their verdict."""
 
     async def score(self, task: Task, rollouts: list[Rollout]) -> list[Rollout]:
         """Score rollouts, in order; those whose worker died or did not answer are validator failures, never a 0."""
-        return list(await asyncio.gather(*(self._score_one(task, rollout) for rollout in rollouts)))
-
-    async def _score_one(self, task: Task, rollout: Rollout) -> Rollout:
+        num_together = len(rollouts) if self._num_pending >= self._much else 1
+        parts = [rollouts[start : start + num_together] for start in range(0, len(rollouts), num_together)]
+        self._num_pending += len(rollouts)
         try:
-            return (await self._turns.call(self._turns.next(), "score", task, [rollout]))[0]
+            scored = await asyncio.gather(*(self._score_together(task, part) for part in parts))
+        finally:
+            self._num_pending -= len(rollouts)
+        return list(itertools.chain.from_iterable(scored))
+
+    async def _score_together(self, task: Task, rollouts: list[Rollout]) -> list[Rollout]:
+        try:
+            judged = await self._turns.call(self._turns.next(), "score", task, [_to_judge(one) for one in rollouts])
         except (WorkerError, DeadlineError) as error:
-            return replace(rollout, outcome=Outcome.VALIDATOR_FAILURE, reason=str(error))
+            return [replace(one, outcome=Outcome.VALIDATOR_FAILURE, reason=str(error)) for one in rollouts]
+        return [
+            replace(one, outcome=its.outcome, reason=its.reason, reward=its.reward)
+            for one, its in zip(rollouts, judged, strict=True)
+        ]
+
+
+def _to_judge(rollout: Rollout) -> Rollout:
+    """Return what a verdict needs: all but tokens and dialogue, which are most of a rollout."""
+    return replace(rollout, token_ids=[], loss_mask=[], rollout_logprobs=[], token_versions=[], turns=[], prompt=[])
 
 
 class _Turns:

@@ -19,6 +19,8 @@ class EnvironmentReply:
     """True where the policy's output made going on impossible."""
     reason: str = ""
     metrics: dict[str, float] = field(default_factory=dict[str, float])
+    artifact: dict[str, Any] | None = None
+    """What was made, where the environment is done and closed already; None while it is open."""
 
 
 class AgentEnvironment(Protocol):

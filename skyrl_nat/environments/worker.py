@@ -69,7 +69,7 @@ class EnvironmentWorker:
         return _messages(prompt)
 
     async def step(self, rollout_id: str, action: str) -> EnvironmentReply:
-        """Give a completion's text to a rollout's environment.
+        """Give a completion's text to a rollout's environment; one that is done is closed and hands over its artifact.
 
         Raises:
             WorkerError: No such rollout is open.
@@ -86,6 +86,7 @@ class EnvironmentWorker:
             is_policy_failure=bool(metadata.get("is_policy_failure", False)),
             reason=str(metadata.get("reason", "")),
             metrics=_numbers(metadata),
+            artifact=await self.close(rollout_id) if is_done else None,
         )
 
     async def close(self, rollout_id: str) -> dict[str, Any]:
@@ -96,10 +97,6 @@ class EnvironmentWorker:
         artifact = getattr(environment, "artifact", dict)()
         await self._call(rollout_id, environment.close)
         return dict(artifact)
-
-    async def metrics(self, rollout_id: str) -> dict[str, float]:
-        """Return the numbers that an open rollout's environment counts."""
-        return _numbers(self._get(rollout_id).get_metrics())
 
     async def ping(self) -> bool:
         """Return True: the worker's loop answers."""

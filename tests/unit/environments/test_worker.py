@@ -65,11 +65,10 @@ def test_foreign_environment_is_played_with_its_own_rewards() -> None:
         worker = foreign_worker()
         assert await worker.create("r", TASK) == [{"role": "user", "content": "go"}]
         first = await worker.step("r", "abc")
-        assert (first.reward, first.is_done, first.metrics) == (3.0, False, {"n": 3.0})
+        assert (first.reward, first.is_done, first.metrics, first.artifact) == (3.0, False, {"n": 3.0}, None)
         assert first.observations == [{"role": "user", "content": "more"}]
         last = await worker.step("r", "ab")
-        assert (last.reward, last.is_done, last.observations) == (2.0, True, [])
-        assert await worker.close("r") == {}
+        assert (last.reward, last.is_done, last.observations, last.artifact) == (2.0, True, [], {})
         assert await worker.close("r") == {}
 
     asyncio.run(work())
@@ -117,7 +116,8 @@ def test_nat_family_hands_over_its_files() -> None:
         assert "triple_number" in prompt[-1]["content"]
         reply = await worker.step("r", "```python agent/register.py\nx\n```<function=finish></function>")
         assert reply.is_done
-        assert await worker.metrics("r") == {
+        assert reply.artifact == {"files": {"agent/register.py": "x\n"}}
+        assert reply.metrics == {
             "num_malformed_turns": 0.0,
             "num_validate_calls": 0.0,
             "num_test_calls": 0.0,
@@ -126,7 +126,7 @@ def test_nat_family_hands_over_its_files() -> None:
             "num_turns": 1.0,
             "num_files": 1.0,
         }
-        assert await worker.close("r") == {"files": {"agent/register.py": "x\n"}}
+        assert await worker.close("r") == {}, "it is closed already"
         await worker.shutdown()
 
     asyncio.run(work())

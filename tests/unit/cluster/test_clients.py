@@ -1,0 +1,120 @@
+"""Calls to environment and reward workers: which are made, with what, and what comes of the answers."""
+
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from groups import make_rollout
+
+from skyrl_nat.cluster.clients import MUCH_WORK, RemoteEnvironments, RemoteRewards
+from skyrl_nat.environments.base import EnvironmentReply
+from skyrl_nat.errors import LostWorkerError
+from skyrl_nat.types import Outcome, RewardResult, Rollout, Task
+
+TASK = Task(task_id="t", family="f", payload={})
+
+
+class FakeGroup:
+    """An `ActorGroup` whose workers are functions here."""
+
+    def __init__(self, size: int, **methods: Any) -> None:
+        self.ranks = list(range(size))
+        self.size = size
+        self.methods = methods
+        self.calls: list[tuple[int, str, tuple[Any, ...]]] = []
+        self.is_open = asyncio.Event()
+
+    async def call_one(self, rank: int, method: str, *args: Any) -> Any:
+        self.calls.append((rank, method, args))
+        if method == "score":
+            await self.is_open.wait()
+        return self.methods[method](*args)
+
+
+def judge(task: Task, rollouts: list[Rollout]) -> list[Rollout]:
+    return [
+        replace(one, reward=RewardResult(total=float(one.rollout_id), parts={}, is_success=False)) for one in rollouts
+    ]
+
+
+def rollouts(*numbers: int) -> list[Rollout]:
+    played = [make_rollout(str(number), 0.0, artifact={"said": str(number)}) for number in numbers]
+    return [replace(one, reward=None, metrics={"retries": 1.0}) for one in played]
+
+
+async def score(group: FakeGroup, *batches: list[Rollout]) -> list[list[Rollout]]:
+    rewards = RemoteRewards(group)  # type: ignore[arg-type]
+    running = [asyncio.ensure_future(rewards.score(TASK, batch)) for batch in batches]
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    group.is_open.set()
+    return list(await asyncio.gather(*running))
+
+
+def test_a_group_is_spread_over_idle_workers_and_keeps_its_tokens() -> None:
+    async def scenario() -> tuple[FakeGroup, list[Rollout]]:
+        group = FakeGroup(2, score=judge)
+        (found,) = await score(group, rollouts(0, 1, 2))
+        return group, found
+
+    group, found = asyncio.run(scenario())
+    assert [rank for rank, _, _ in group.calls] == [0, 1, 0]
+    assert [one.reward.total for one in found if one.reward] == [0.0, 1.0, 2.0]
+    assert [one.token_ids for one in found] == [one.token_ids for one in rollouts(0, 1, 2)]
+    assert all(one.loss_mask and one.turns and one.metrics == {"retries": 1.0} for one in found)
+
+
+def test_only_what_a_verdict_needs_is_sent() -> None:
+    async def scenario() -> FakeGroup:
+        group = FakeGroup(1, score=judge)
+        await score(group, rollouts(7))
+        return group
+
+    ((_, _, (task, (sent,))),) = asyncio.run(scenario()).calls
+    assert task is TASK
+    assert (sent.rollout_id, sent.artifact, sent.outcome) == ("7", {"said": "7"}, Outcome.FINISHED)
+    assert not (sent.token_ids or sent.loss_mask or sent.rollout_logprobs or sent.token_versions or sent.turns)
+
+
+def test_a_group_goes_to_one_worker_once_all_have_much_to_do() -> None:
+    async def scenario() -> tuple[FakeGroup, list[list[Rollout]]]:
+        group = FakeGroup(2, score=judge)
+        return group, await score(group, rollouts(*range(2 * MUCH_WORK)), rollouts(100, 101, 102))
+
+    group, (_, last) = asyncio.run(scenario())
+    sizes = [len(sent) for _, _, (_, sent) in group.calls]
+    assert sizes == [1] * (2 * MUCH_WORK) + [3]
+    assert [one.reward.total for one in last if one.reward] == [100.0, 101.0, 102.0]
+
+
+def test_rollouts_of_a_lost_worker_are_validator_failures() -> None:
+    def die(task: Task, sent: list[Rollout]) -> list[Rollout]:
+        raise LostWorkerError("reward 0 on node a must stay alive during `score`, it died")
+
+    async def scenario() -> list[Rollout]:
+        (found,) = await score(FakeGroup(1, score=die), rollouts(1, 2))
+        return found
+
+    found = asyncio.run(scenario())
+    assert [(one.outcome, one.reward) for one in found] == [(Outcome.VALIDATOR_FAILURE, None)] * 2
+    assert all("it died" in one.reason and one.token_ids for one in found)
+
+
+@pytest.mark.parametrize("is_done", [True, False])
+def test_an_environment_that_is_done_needs_no_call_to_be_closed(is_done: bool) -> None:
+    def step(rollout_id: str, action: str) -> EnvironmentReply:
+        made = {"said": action} if is_done else None
+        return EnvironmentReply(observations=[], reward=0.0, is_done=is_done, artifact=made)
+
+    async def scenario() -> tuple[FakeGroup, list[dict[str, Any]]]:
+        methods = {"create": lambda *_: [], "step": step, "close": lambda *_: {"said": "by a call"}}
+        group = FakeGroup(1, **methods)
+        environments = RemoteEnvironments(group)  # type: ignore[arg-type]
+        await environments.create("a", TASK)
+        await environments.step("a", "hello")
+        return group, [await environments.close("a"), await environments.close("a")]
+
+    group, artifacts = asyncio.run(scenario())
+    assert [method for _, method, _ in group.calls] == ["create", "step", *([] if is_done else ["close"])]
+    assert artifacts == [{"said": "hello" if is_done else "by a call"}, {}]
