@@ -40,6 +40,8 @@ class CheckpointManager:
         """
         self.folder = folder
         self.warn = warn
+        self.in_use: set[int] = set()
+        """Steps that are not deleted for the time being."""
         self._keep_last = keep_last
         self._keep_best = keep_best
 
@@ -70,10 +72,21 @@ class CheckpointManager:
             OSError: The disk refused it; all other checkpoints are as they were.
         """
         write_manifest(part, state)
-        final = self._finish(part)
+        final = self.finish(part)
         found = {step_of(path): path for path in self.all()}
-        for step in found.keys() - self.kept(found, rewards or {}):
+        for step in found.keys() - self.kept(found, rewards or {}) - self.in_use:
             self._delete(found[step])
+        return final
+
+    def finish(self, part: Path) -> Path:
+        """Give a complete folder its name, and return it; one of the same step gives way."""
+        final = part.with_suffix("")
+        replaced = final.with_suffix(_OLD)
+        if final.exists():
+            final.rename(replaced)
+        part.rename(final)
+        fsync_folder(self.folder)
+        shutil.rmtree(replaced, ignore_errors=True)
         return final
 
     def discard(self, part: Path) -> None:
@@ -88,7 +101,7 @@ class CheckpointManager:
             try:
                 if not path.name.endswith(_OLD):
                     check_sizes(path)
-                    self._finish(path)
+                    self.finish(path)
             except CheckpointError:
                 self.warn(f"{path} is a save that was cut off: it is removed")
             shutil.rmtree(path, ignore_errors=True)
@@ -138,6 +151,12 @@ class CheckpointManager:
         best = judged[len(judged) - min(self._keep_best, len(judged)) :]
         return {*ordered[-self._keep_last :], *best}
 
+    def own_step(self, start: Path | None) -> int:
+        """Return the step of a checkpoint of this folder, -1 for one of another folder and for None."""
+        if start is None or start.resolve().parent != self.folder.resolve():
+            return -1
+        return step_of(start)
+
     def set_aside(self, start: Path | None) -> list[int]:
         """Rename what the run leaves behind by going on from an older checkpoint, or from one of another run.
 
@@ -149,8 +168,7 @@ class CheckpointManager:
         Returns:
             The steps.
         """
-        own_step = step_of(start) if start is not None and start.resolve().parent == self.folder.resolve() else -1
-        left = [path for path in self.named() if step_of(path) > own_step]
+        left = [path for path in self.named() if step_of(path) > self.own_step(start)]
         for path in left:
             target = path.with_suffix(_ABANDONED)
             if target.is_dir() and not target.is_symlink():
@@ -160,17 +178,6 @@ class CheckpointManager:
             names = ", ".join(path.name for path in left)
             self.warn(f"{names}: left behind by this start, kept as *{_ABANDONED} in {self.folder}")
         return [step_of(path) for path in left]
-
-    def _finish(self, part: Path) -> Path:
-        """Give a complete folder its name; one of the same step gives way."""
-        final = part.with_suffix("")
-        replaced = final.with_suffix(_OLD)
-        if final.exists():
-            final.rename(replaced)
-        part.rename(final)
-        fsync_folder(self.folder)
-        shutil.rmtree(replaced, ignore_errors=True)
-        return final
 
     def _delete(self, path: Path) -> None:
         """Take a checkpoint's name away before its files, so that there never is half of one."""

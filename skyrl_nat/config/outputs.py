@@ -22,12 +22,22 @@ class CheckpointConfig:
     asynchronous: bool = False
     """Go on training while a checkpoint is written; each policy rank then holds a copy of all that it saves in host
     memory."""
+    mirror: str | None = None
+    """URL that fsspec can open, for instance s3://bucket/runs: each complete checkpoint is copied into a folder there
+    that bears the run's name; null for none. Keys and passwords come from the environment."""
     max_failures: int = 3
     """Saves in a row that may fail, for instance on a full disk, before the run stops; >= 1."""
 
     def __post_init__(self) -> None:
         require_not_negative(self, "checkpoint", "every_steps", "every_epochs", "keep_last", "keep_best")
         require_positive(self, "checkpoint", "max_failures")
+        require(
+            "@" not in (self.mirror or ""),
+            "checkpoint.mirror",
+            "hold neither user nor password",
+            "one with @",
+            "It is saved beside the run: put them into the environment, as fsspec's file system says.",
+        )
         require(
             not (self.every_steps and self.every_epochs),
             "checkpoint.every_steps",

@@ -141,7 +141,7 @@ class Run:
             self.renew_producer()
         else:
             await self.load_checkpoint(newest)
-        self.checkpoints.set_aside(newest)
+        await self.saver.go_on_from(newest)
         self.devices.forget_policy()
         self.account.interrupt()
         self.tracker.rewind(self.step)
@@ -225,7 +225,6 @@ class Run:
     async def load_checkpoint(self, checkpoint: Path) -> None:
         """Go on from a checkpoint."""
         await restore(self, checkpoint)
-        self.saver.saved_step = self.step
 
     def renew_producer(self) -> None:
         """Have a producer that begins at the stream's position."""

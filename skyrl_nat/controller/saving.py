@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from skyrl_nat.checkpoint.manager import CheckpointManager, read_state
 from skyrl_nat.checkpoint.manifest import check_sizes
+from skyrl_nat.checkpoint.mirror import mirror_of
+from skyrl_nat.controller.copying import Copier
 from skyrl_nat.controller.update import Coefficients
 from skyrl_nat.errors import CheckpointError, SkyRLNatError
 from skyrl_nat.rollouts.recorded import read_groups
@@ -78,6 +80,15 @@ class Saver:
         self._num_failures = 0
         """In a row."""
         self._writing: asyncio.Task[None] | None = None
+        mirror = mirror_of(self._config.mirror, run.config.name)
+        self._copier = Copier(run, checkpoints, mirror) if mirror else None
+
+    async def go_on_from(self, start: Path | None) -> None:
+        """Let nobody find what was saved after the checkpoint that training goes on from; None for none."""
+        self.saved_step = self._run.step
+        self.checkpoints.set_aside(start)
+        if self._copier:
+            await self._copier.leave_behind(self.checkpoints.own_step(start), self._run.config.recovery.grace_s)
 
     async def save(self) -> None:
         """Save the step that was just trained and pushed.
@@ -122,17 +133,28 @@ class Saver:
             finally:
                 self._writing = None if writing.done() else writing
 
+    async def finish(self) -> None:
+        """Wait at the end of a run until the last checkpoint is complete, and copied if there is a mirror.
+
+        Raises:
+            CheckpointError, WorkerError, DeadlineError: As in `settle`.
+        """
+        await self.settle()
+        if self._copier:
+            await self._copier.finish(self._run.config.cluster.call_timeout_s)
+
     async def close(self, timeout_s: float) -> None:
         """Wait for what is being written, but not for ever; what is not complete by then is given up."""
         writing, self._writing = self._writing, None
-        if writing is None:
-            return
         try:
-            await asyncio.wait_for(writing, timeout_s)
+            if writing is not None:
+                await asyncio.wait_for(writing, timeout_s)
         except TimeoutError:
             self._run.console.warn(f"a checkpoint was not written within {timeout_s:g} s and is given up")
         except SkyRLNatError as error:
             self._run.console.warn(f"a checkpoint was not written: {error}")
+        if self._copier:
+            await self._copier.finish(timeout_s)
 
     async def _write(self, part: Path, state: dict[str, Any], *, is_background: bool) -> None:
         policy, step = self._run.policy, int(state["step"])
@@ -141,8 +163,10 @@ class Saver:
                 await policy.call_beside("write", str(part / "policy"))
             else:
                 await policy.call_all("save", str(part / "policy"))
-            await asyncio.to_thread(self.checkpoints.commit, part, state, dict(self._run.rewards))
+            folder = await asyncio.to_thread(self.checkpoints.commit, part, state, dict(self._run.rewards))
             self.saved_step, self._num_failures = step, 0
+            if self._copier:
+                self._copier.copy(folder)
 
     @contextlib.contextmanager
     def _discarding(self, part: Path) -> Iterator[None]:

@@ -72,9 +72,9 @@ async def _let_step_end(run: Run, working: asyncio.Future[Any]) -> None:
 
 
 async def _train(run: Run) -> None:
-    """Train, and wait for the checkpoint that may still be written."""
+    """Train, and wait for the checkpoint that may still be written or copied."""
     await train(run)
-    await run.saver.settle()
+    await run.saver.finish()
 
 
 async def _save_last_step(run: Run) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 from skyrl_nat.checkpoint.sharded import load_sharded, names_in, save_sharded
 from skyrl_nat.workers import process_group
 from skyrl_nat.workers.base import ModelWorker
-from skyrl_nat.workers.random_state import random_tensors, seed_random, set_random
+from skyrl_nat.workers.random_state import new_seed, random_tensors, seed_random, set_random
 from skyrl_nat.workers.snapshot import Snapshot
 
 RANDOM = "random."
@@ -87,7 +87,7 @@ class CheckpointedWorker(ModelWorker):
         if is_same:
             set_random(states, self.device)
         else:
-            seed_random(self.seed, self.num_steps, self.rank)
+            seed_random(new_seed(self.seed, self.num_steps, self.rank))
 
     def close(self) -> None:
         """Drop the model and leave the process group; safe to call twice."""

@@ -58,7 +58,7 @@ class PolicyWorker(CheckpointedWorker):
             temperature: Sampling temperature in training, > 0.
             total_steps: Optimizer steps of the whole run, for the schedule.
             num_threads: CPU threads of this process; 0 leaves torch's own number.
-            seed: Seed of torch in this process.
+            seed: Seed of this process.
             pushes_adapters: Whether adapters alone go to the engines, not their sum with the frozen weights.
             num_replicas: Copies of the model among the ranks.
         """

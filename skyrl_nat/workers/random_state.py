@@ -19,13 +19,11 @@ def random_tensors(device: torch.device) -> dict[str, Tensor]:
         device: Of this rank; its generator is among them if it is a GPU.
 
     Returns:
-        `torch` and `cuda`, bytes; `host`, `[1253]` numbers of Python's and NumPy's generators, exact in fp64.
+        `torch` and `cuda`, bytes; `host`, `[1254]` numbers of Python's and NumPy's generators, exact in fp64.
     """
-    version, words, gauss = random.getstate()
-    name, keys, place, has_gauss, cached = np.random.get_state(legacy=True)
-    assert (version, name) == (3, "MT19937")
-    python = [*words, float("nan") if gauss is None else gauss]
-    numbers = [*python, *(float(key) for key in keys), place, has_gauss, cached]
+    _, python, gauss = random.getstate()
+    _, numpy, *rest = np.random.get_state(legacy=True)
+    numbers = [*python, gauss is not None, gauss or 0.0, *map(int, numpy), *rest]
     states = {"torch": torch.get_rng_state(), "host": torch.tensor(numbers, dtype=torch.float64)}
     if device.type == "cuda":
         states["cuda"] = torch.cuda.get_rng_state(device)
@@ -38,18 +36,27 @@ def set_random(states: Mapping[str, Tensor], device: torch.device) -> None:
     if "cuda" in states:
         torch.cuda.set_rng_state(states["cuda"], device)
     numbers = states["host"].tolist()
-    python, numpy = numbers[: _PYTHON_WORDS + 1], numbers[_PYTHON_WORDS + 1 :]
-    gauss = None if python[-1] != python[-1] else python[-1]
-    random.setstate((3, tuple(map(int, python[:-1])), gauss))
-    keys = np.array(numpy[:_NUMPY_WORDS], dtype=np.uint32)
-    place, has_gauss, cached = numpy[_NUMPY_WORDS:]
-    np.random.set_state(("MT19937", keys, int(place), int(has_gauss), cached))
+    python, (has_gauss, gauss), rest = (
+        numbers[:_PYTHON_WORDS],
+        numbers[_PYTHON_WORDS:][:2],
+        numbers[_PYTHON_WORDS + 2 :],
+    )
+    random.setstate((3, tuple(map(int, python)), gauss if has_gauss else None))
+    place, has_gauss, cached = rest[_NUMPY_WORDS:]
+    np.random.set_state(("MT19937", np.array(rest[:_NUMPY_WORDS], dtype=np.uint32), int(place), int(has_gauss), cached))
 
 
-def seed_random(seed: int, step: int, rank: int) -> None:
-    """Begin anew, with numbers that depend on these three alone and have nothing in common between ranks."""
-    digest = hashlib.sha256(f"{seed} {step} {rank}".encode()).digest()
-    number = int.from_bytes(digest[:4], "big")
-    torch.manual_seed(number)  # of GPUs too
-    random.seed(number)
-    np.random.seed(number)
+def seed_random(seed: int) -> None:
+    """Begin anew, in all generators of this process.
+
+    Args:
+        seed: At least 0 and below 2^32.
+    """
+    torch.manual_seed(seed)  # of GPUs too
+    random.seed(seed)
+    np.random.seed(seed)
+
+
+def new_seed(seed: int, step: int, rank: int) -> int:
+    """Return a seed below 2^32 that these three alone decide; those of neighbours have nothing in common."""
+    return int.from_bytes(hashlib.sha256(f"{seed} {step} {rank}".encode()).digest()[:4], "big")

@@ -25,7 +25,7 @@ class Run:
         self.console = SimpleNamespace(warn=lambda text: None)
         self.keeper = SimpleNamespace(keep=for_ever)
         self.policy = SimpleNamespace(probe=self.probe)
-        self.saver = SimpleNamespace(settle=self.settle)
+        self.saver = SimpleNamespace(finish=self.settle)
         self.is_settled = False
 
     async def settle(self) -> None:
