@@ -1,15 +1,12 @@
 """Reading a sharded checkpoint that may come from anywhere: data is read, nothing in it is ever run."""
 
-import io
 import pickle
 from pathlib import PurePath
 from typing import Any
 
 import torch
-from torch.distributed.checkpoint.default_planner import DefaultLoadPlanner
 from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import Metadata, StorageMeta
-from torch.distributed.checkpoint.planner import ReadItem
 
 from skyrl_nat.errors import CheckpointError
 
@@ -32,11 +29,14 @@ _ALLOWED = {
     ("torch.serialization", "_get_layout"),
     ("pathlib", "PosixPath"),
 }
-"""What torch's own description of a checkpoint is made of."""
+"""What torch's own description of tensors is made of; pickled bytes, which torch would unpickle, are not among them."""
 
 
 class SafeReader(FileSystemReader):
-    """Reads torch's description of a checkpoint, which is a pickle, without calling what it may name."""
+    """Reads torch's description of a checkpoint, which is a pickle, without calling what it may name.
+
+    The tensors themselves are read with `weights_only` by torch.
+    """
 
     def read_metadata(self, *args: Any, **kwargs: Any) -> Metadata:
         """Return the description.
@@ -62,14 +62,6 @@ class SafeReader(FileSystemReader):
         metadata.storage_meta = metadata.storage_meta or StorageMeta()
         metadata.storage_meta.load_id = self.load_id
         return metadata
-
-
-class SafeLoadPlanner(DefaultLoadPlanner):
-    """Fills tensors only: anything else in a checkpoint would be unpickled."""
-
-    def load_bytes(self, read_item: ReadItem, value: io.BytesIO) -> None:
-        """Refuse what is no tensor."""
-        raise CheckpointError(f"{read_item.dest_index.fqn} must be a tensor in the checkpoint, it is pickled bytes")
 
 
 class _Unpickler(pickle.Unpickler):

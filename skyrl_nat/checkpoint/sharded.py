@@ -13,7 +13,7 @@ from torch.distributed.checkpoint.planner import WriteItem
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
-from skyrl_nat.checkpoint.safe_reading import SafeLoadPlanner, SafeReader
+from skyrl_nat.checkpoint.safe_reading import SafeReader
 from skyrl_nat.errors import CheckpointError
 
 
@@ -98,7 +98,7 @@ def load_sharded(
     names_in(folder)
     numbers = {f"counter.{name}": torch.tensor(0) for name in counters}
     try:
-        load({**tensors, **numbers}, storage_reader=SafeReader(folder), planner=SafeLoadPlanner())
+        load({**tensors, **numbers}, storage_reader=SafeReader(folder))
     except (CheckpointException, OSError, RuntimeError, ValueError) as error:
         raise CheckpointError(
             f"the checkpoint in {folder} must fit the model and be complete, got: {_cause(error)}. "
