@@ -33,6 +33,7 @@ from skyrl_nat.rollouts.harness import HarnessContext, find_harness
 from skyrl_nat.rollouts.harness_player import HarnessPlayer
 from skyrl_nat.rollouts.policy_access import PolicyAccess
 from skyrl_nat.rollouts.producer import GroupProducer, ProducerLimits
+from skyrl_nat.rollouts.quarantine import Quarantine
 from skyrl_nat.rollouts.recorded import RecordedGroups, read_groups
 from skyrl_nat.rollouts.recorder import RolloutRecorder, write_groups
 from skyrl_nat.rollouts.runner import GroupRunner, Player
@@ -170,6 +171,7 @@ class Run:
             "rollout/dropped_groups/count": float(counts.dropped_groups),
             "rollout/stale_groups/count": float(counts.stale_groups),
             "rollout/flat_groups/count": float(counts.flat_groups),
+            "rollout/quarantined_tasks/count": float(len(self.producer.quarantine)),
             **metrics,
             **account,
             **self.devices.moved(),
@@ -219,6 +221,7 @@ class Run:
             "step": self.step,
             "position": ahead.position,
             "unfinished": ahead.unfinished,
+            "quarantine": ahead.quarantine,
             "seed": self.config.seed,
             "coefficients": dataclasses.asdict(self.coefficients),
         }
@@ -235,7 +238,7 @@ class Run:
         self.stream.position = int(state["position"])
         self.coefficients = Coefficients(**state["coefficients"])
         self.producer = self._make_producer()
-        self.producer.restore(read_groups(checkpoint / GROUPS))
+        self.producer.restore(read_groups(checkpoint / GROUPS), state["quarantine"])
 
     async def _play(self, task: Task, index: int) -> RolloutGroup:
         """Play one group of the training set."""
@@ -271,4 +274,7 @@ class Run:
                 max_dropped_groups=config.trainer.max_dropped_groups,
             ),
             has_signal=self._has_signal,
+            quarantine=Quarantine(
+                config.rollout.quarantine_after, file=self.folder / "quarantine.jsonl", warn=self.console.warn
+            ),
         )

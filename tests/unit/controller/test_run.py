@@ -4,6 +4,7 @@ import asyncio
 from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from fakes import LocalCalls
@@ -30,6 +31,7 @@ class Saver:
 def test_coefficients_come_back_with_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A KL coefficient that has moved to 0.07 goes on from there, not from the config's; so do groups played ahead."""
     ahead = make_group(9, [1.0, None])
+    lost = {"t3": {"failures": 2, "step": 3, "reason": "no answer"}}
 
     class Producer:
         def __init__(self, position: int) -> None:
@@ -37,10 +39,10 @@ def test_coefficients_come_back_with_the_checkpoint(tmp_path: Path, monkeypatch:
             self.restored: list[RolloutGroup] = []
 
         def state(self) -> ProducerState:
-            return ProducerState(position=self.position, finished=[ahead], unfinished=[10])
+            return ProducerState(position=self.position, finished=[ahead], unfinished=[10], quarantine=lost)
 
-        def restore(self, finished: list[RolloutGroup]) -> None:
-            self.restored = finished
+        def restore(self, finished: list[RolloutGroup], quarantine: dict[str, Any]) -> None:
+            self.restored, self.lost = finished, quarantine
 
     monkeypatch.setattr(Run, "_make_producer", lambda run: Producer(run.stream.position))
 
@@ -65,4 +67,5 @@ def test_coefficients_come_back_with_the_checkpoint(tmp_path: Path, monkeypatch:
     assert (after.step, after.stream.position) == (3, 9)
     assert after.coefficients == Coefficients(0.07, 0.002)
     assert after.producer.restored == [ahead]  # type: ignore[attr-defined]
+    assert after.producer.lost == lost  # type: ignore[attr-defined]
     assert after.producer.position == 9  # type: ignore[attr-defined]

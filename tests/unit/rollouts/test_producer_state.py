@@ -15,7 +15,7 @@ def resumed(player: Player, state: ProducerState, *, staleness: int, tasks: list
     """Return the producer of a run that goes on from a checkpoint."""
     limits = ProducerLimits(tasks_per_step=2, staleness=staleness, min_valid_rollouts=2, max_dropped_groups=99)
     producer = GroupProducer(player, PromptStream(tasks, seed=0, position=state.position), limits)
-    producer.restore(state.finished)
+    producer.restore(state.finished, state.quarantine)
     return producer
 
 
@@ -110,7 +110,7 @@ def test_every_row_of_three_epochs_is_trained_three_times_wherever_the_run_stops
         player = Player()
         player.version = first
         producer = GroupProducer(player, PromptStream(tasks, seed=4, position=state.position), limits)
-        producer.restore(state.finished)
+        producer.restore(state.finished, state.quarantine)
         producer.start_at(first)
         for step in range(first, last):
             seen.extend(group.task.task_id for group in await producer.take())
