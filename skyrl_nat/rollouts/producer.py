@@ -45,10 +45,10 @@ class ProducerLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerState:
-    """What a checkpoint holds of a producer between two batches."""
+    """What a checkpoint holds of a producer after a trained batch."""
 
     position: int
-    """Stream index of the first task that no handed-over batch has reached."""
+    """Stream index of the first task that no trained batch has reached."""
     finished: list[RolloutGroup]
     """Groups from there on that are ready to be handed over, in stream order."""
     unfinished: list[int]
@@ -95,14 +95,14 @@ class GroupProducer:
         self._running: deque[tuple[int, asyncio.Task[RolloutGroup]]] = deque()
         self._restored: dict[int, RolloutGroup] = {}
         self._taken: list[RolloutGroup] = []
-        """What `take` has looked at since the last batch: of a batch that is never whole, nothing is lost."""
+        """What `take` has looked at since the last trained batch: of a batch that is never trained nothing is lost."""
         self._settled = self.quarantine.state()
-        """As of the last batch."""
+        """As of the last trained batch."""
         self._consumed = 0
         self._version = 0
         self._trained_batches = 0
-        self.next_position = stream.position
-        """Stream index of the first task that no handed-over batch has reached; goes into checkpoints."""
+        self._reached = self.next_position = stream.position
+        """Stream index of the first task that no batch has reached, and no trained one, which goes into checkpoints."""
         self.counts = ProducerCounts()
         self._is_closed = False
 
@@ -110,6 +110,7 @@ class GroupProducer:
         """Say that one more batch was trained and that the engines now serve `version`."""
         self._trained_batches += 1
         self._version = version
+        self.next_position, self._settled, self._taken = self._reached, self.quarantine.state(), []
         self._admit()
 
     def start_at(self, version: int) -> None:
@@ -126,11 +127,11 @@ class GroupProducer:
         """
         self.counts = ProducerCounts()
         batch: list[RolloutGroup] = []
-        dropped_in_a_row, position = 0, self.next_position
+        dropped_in_a_row = 0
         while len(batch) < self._limits.tasks_per_step:
             self._admit()
             group = await self._first_group()
-            position = self._running.popleft()[0] + 1
+            self._reached = self._running.popleft()[0] + 1
             if group is None or group.task.task_id in self.quarantine:
                 continue
             self._taken.append(group)
@@ -148,7 +149,6 @@ class GroupProducer:
                     f"task {group.task.task_id}, failed with: {_reasons(group)[:500] or 'stale weights'}. Mend the "
                     "cause and go on with resume=latest"
                 )
-        self.next_position, self._settled, self._taken = position, self.quarantine.state(), []
         return batch
 
     async def _first_group(self) -> RolloutGroup | None:
@@ -173,7 +173,7 @@ class GroupProducer:
             self._running[0][1].cancel()
 
     def state(self) -> ProducerState:
-        """Return what must not be lost between two batches."""
+        """Return what must not be lost after the last trained batch."""
         finished = {index: running.result() for index, running in self._running if _is_finished(running)}
         finished |= self._restored | {group.index: group for group in self._taken}
         return ProducerState(

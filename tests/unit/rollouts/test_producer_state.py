@@ -54,6 +54,8 @@ def test_what_was_played_ahead_is_taken_once_and_only_the_rest_is_played_again()
         assert [group.index for group in await producer.take()] == [4, 5]
         await asyncio.sleep(0.01)
         assert player.started == [3, 6, 7]
+        assert producer.state().position == 4, "taken, not trained"
+        producer.advance(3)
         assert producer.state().position == 6
         await producer.close()
 
@@ -71,6 +73,8 @@ def test_groups_that_wait_for_their_place_are_in_the_next_checkpoint_too():
         producer = resumed(player, state, staleness=1)
         producer.start_at(1)
         await producer.take()
+        assert [group.index for group in producer.state().finished] == [2, 3, 4, 5, 6, 7, 8, 9]
+        producer.advance(2)
         assert [group.index for group in producer.state().finished] == [4, 5, 6, 7, 8, 9]
         await producer.close()
         assert player.started == []

@@ -150,6 +150,26 @@ def test_a_stop_in_the_middle_of_a_batch_loses_no_group_and_counts_no_failure_tw
     assert state.quarantine == {}
 
 
+def test_a_stop_before_a_batch_is_trained_gives_the_next_process_the_same_batch_without_playing_it():
+    """CK-05: engines are put to sleep between the two, which takes its time."""
+
+    async def scenario() -> tuple[list[int], list[int], list[str]]:
+        player = Player(poisoned("t1"))
+        producer = make(player)
+        await take(producer, player, 0, 2)
+        batch = [group.index for group in await producer.take()]
+        state, num_played = producer.state(), len(player.played)
+        await producer.close()
+        producer = make(player, state=state)
+        again = await take(producer, player, 2, 3)
+        await producer.close()
+        return batch, again, player.played[num_played:]
+
+    batch, again, played = asyncio.run(scenario())
+    assert again == batch
+    assert len(played) <= 2, "of the next batch alone"
+
+
 @pytest.mark.parametrize("outcome", [INFRASTRUCTURE, Outcome.VALIDATOR_FAILURE])
 def test_a_run_without_a_task_left_ends_with_one_named_error(outcome: Outcome):
     async def scenario() -> None:
@@ -187,6 +207,7 @@ def test_a_group_given_up_by_the_watchdog_counts():
         producer.start_at(6)
         producer.drop_oldest()
         await producer.take()
+        producer.advance(7)
         await producer.close()
         return producer.state().quarantine
 
