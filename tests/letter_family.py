@@ -41,6 +41,8 @@ class LetterValidator:
 
     def validate(self, task: Task, artifact: dict[str, Any], *, seed: int = 0, is_final: bool = False) -> RewardResult:
         del seed, is_final
+        if task.payload.get("is_poisoned"):
+            raise RuntimeError("no verdict on this task")
         text = artifact["text"]
         share = sum(character in LETTERS for character in text) / max(1, len(text))
         return RewardResult(total=share, parts={"share": share}, is_success=share > 0.9)

@@ -67,6 +67,9 @@ class RolloutConfig:
     """Deadline of one rollout, all turns; afterwards it is truncated."""
     max_retries: int = 2
     """Times that a rollout is played again after an infrastructure or validator failure."""
+    quarantine_after: int = 3
+    """A task of which this many groups in a row were lost to failures that are not the policy's is played no more, and
+    listed in `quarantine.jsonl`; 0 leaves every task in."""
     max_concurrent_rollouts: int = 512
     """Rollouts in flight at most, over all engines."""
 
@@ -82,7 +85,7 @@ class RolloutConfig:
             "rollout_timeout_s",
             "max_concurrent_rollouts",
         )
-        require_not_negative(self, "rollout", "eval_temperature", "max_retries")
+        require_not_negative(self, "rollout", "eval_temperature", "max_retries", "quarantine_after")
         require(
             self.top_p == 1.0,
             "rollout.top_p",

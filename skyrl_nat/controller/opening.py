@@ -29,6 +29,8 @@ from skyrl_nat.rollouts.recorded import RecordedGroups
 
 BATCH_PLAN = "batch_plan.json"
 """File of a run folder: every batch word as a number."""
+VERSIONS = "versions.json"
+"""File of a run folder: what its numbers depend on."""
 
 
 @contextlib.asynccontextmanager
@@ -69,6 +71,9 @@ async def open_run(config: RunConfig, *, is_training: bool = True) -> AsyncItera
                     tracker=tracker,
                 )
                 run.write_topology()
+                if is_training:
+                    kernel = await topology.policy.call_one(0, "attention_kernel")
+                    _write_json(config.run_dir / VERSIONS, versions() | {"attention": kernel})
                 run.rewards = recorded_rewards(run.folder, len(data.validation_tasks))
                 if start is not None:
                     await run.load_checkpoint(start)
@@ -176,7 +181,7 @@ def prepare_folder(config: RunConfig) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         save_config(config, folder / "config.yaml")
-        _write_json(folder / "versions.json", versions())
+        _write_json(folder / VERSIONS, versions())
     except OSError as error:
         raise ConfigError(
             f"root_dir must be a folder that can be written, but: {error}. Free space or set root_dir"

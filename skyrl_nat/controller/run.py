@@ -36,6 +36,7 @@ from skyrl_nat.rollouts.harness import HarnessContext, find_harness
 from skyrl_nat.rollouts.harness_player import HarnessPlayer
 from skyrl_nat.rollouts.policy_access import PolicyAccess
 from skyrl_nat.rollouts.producer import GroupProducer, ProducerLimits
+from skyrl_nat.rollouts.quarantine import Quarantine
 from skyrl_nat.rollouts.recorded import RecordedGroups
 from skyrl_nat.rollouts.recorder import RolloutRecorder
 from skyrl_nat.rollouts.runner import GroupRunner, Player
@@ -174,6 +175,7 @@ class Run:
             "rollout/dropped_groups/count": float(counts.dropped_groups),
             "rollout/stale_groups/count": float(counts.stale_groups),
             "rollout/flat_groups/count": float(counts.flat_groups),
+            "rollout/quarantined_tasks/count": float(len(self.producer.quarantine)),
             **metrics,
             **account,
             **self.devices.moved(),
@@ -264,6 +266,9 @@ class Run:
                 max_dropped_groups=config.trainer.max_dropped_groups,
             ),
             has_signal=self._has_signal,
+            quarantine=Quarantine(
+                config.rollout.quarantine_after, file=self.folder / "quarantine.jsonl", warn=self.console.warn
+            ),
         )
 
 

@@ -32,6 +32,7 @@ def run_state(run: "Run") -> dict[str, Any]:
         "step": run.step,
         "position": ahead.position,
         "unfinished": ahead.unfinished,
+        "quarantine": ahead.quarantine,
         "seed": run.config.seed,
         "coefficients": dataclasses.asdict(run.coefficients),
         "num_policy_ranks": run.policy.size,
@@ -55,7 +56,7 @@ async def restore(run: "Run", checkpoint: Path) -> None:
     saved = {int(step): float(reward) for step, reward in state["rewards"].items()}
     run.rewards = saved | {step: reward for step, reward in run.rewards.items() if step <= run.step}
     run.renew_producer()
-    run.producer.restore(read_groups(checkpoint / GROUPS))
+    run.producer.restore(read_groups(checkpoint / GROUPS), state["quarantine"])
     if state["num_policy_ranks"] != run.policy.size:
         run.console.warn(
             f"{checkpoint.name} is of {state['num_policy_ranks']} policy ranks, this run has {run.policy.size}: random "

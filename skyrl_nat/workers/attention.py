@@ -4,11 +4,18 @@ Legend: N packed tokens, U of them computed, B sequences, S ranks that share the
 
 Transformers hands an attention function no sequence borders unless asked: with a mask or a cache, packed
 rows silently attend across samples. So ours takes the borders from the caller and builds no mask.
+
+In half precision on a GPU all sequences are one call: of the package flash-attn where it is installed, else of torch's
+own flash attention. Everywhere else each sequence is a call.
 """
 
+import functools
+import importlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from inspect import signature
 from itertools import pairwise
+from types import ModuleType
 from typing import Any, Self
 
 import torch
@@ -135,9 +142,35 @@ def packed_attention(
     if rows.source is not None:
         # The keys of an equal beginning are those of the sequence that computed it.
         key, value = (t.index_select(2, rows.source) for t in (key, value))
-    # The flash kernel takes half-precision only; fp32 on a GPU is for tests.
-    attend = _varlen if query.is_cuda and query.dtype is not torch.float32 else _per_sequence
+    attend = _kernel(query.device.type, query.dtype)
     return rows.ranks.to_tokens(attend(query, key, value, rows, scaling)), None
+
+
+def kernel_name(device: str, dtype: torch.dtype) -> str:
+    """Return what computes attention for tensors of that kind: `flash-attn` and its version, `torch varlen`, `sdpa`."""
+    kernel = _kernel(device, dtype)
+    if kernel is _flash:
+        return f"flash-attn {_flash_attn().__version__}"
+    return "torch varlen" if kernel is _varlen else "sdpa"
+
+
+def _kernel(device: str, dtype: torch.dtype) -> Callable[..., Tensor]:
+    # Flash kernels take half precision only; fp32 on a GPU is for tests.
+    if device != "cuda" or dtype is torch.float32:
+        return _per_sequence
+    return _varlen if _flash_attn() is None else _flash
+
+
+@functools.cache
+def _flash_attn() -> Any:
+    """Return the package flash-attn, None where it is not installed, does not load or is too old."""
+    try:
+        module: ModuleType = importlib.import_module("flash_attn")
+    except (ImportError, OSError):  # a build for another torch does not load
+        return None
+    # Before 2.1 a causal mask began at the first key, and not with the last query at the last key.
+    version = tuple(int(part) for part in module.__version__.split(".")[:2])
+    return module if version >= (2, 1) else None
 
 
 def _longest(borders: tuple[int, ...]) -> int:
@@ -190,6 +223,22 @@ def _varlen(query: Tensor, key: Tensor, value: Tensor, rows: PackedRows, scaling
         **_FEWER_KEY_HEADS,
     )
     assert isinstance(output, Tensor)
+    return output.unsqueeze(0)
+
+
+# Its versions compile or do not.
+@not_compiled
+def _flash(query: Tensor, key: Tensor, value: Tensor, rows: PackedRows, scaling: float | None) -> Tensor:
+    """Run flash-attn on all sequences at once; queries are each row's last tokens."""
+    output = _flash_attn().flash_attn_varlen_func(
+        *(t[0].transpose(0, 1).contiguous() for t in (query, key, value)),
+        cu_seqlens_q=rows.cu_queries,
+        cu_seqlens_k=rows.cu_keys,
+        max_seqlen_q=rows.max_queries,
+        max_seqlen_k=rows.max_keys,
+        softmax_scale=scaling,
+        causal=True,
+    )
     return output.unsqueeze(0)
 
 

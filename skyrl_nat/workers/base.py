@@ -18,6 +18,7 @@ from skyrl_nat.config.model import ModelConfig, Offload
 from skyrl_nat.errors import WorkerError
 from skyrl_nat.monitoring.usage import Activity, ActivityLog, Usage
 from skyrl_nat.workers import process_group
+from skyrl_nat.workers.attention import kernel_name
 from skyrl_nat.workers.model import PackedCausalLM, build_packed_model, load_weights, reshard, shard
 from skyrl_nat.workers.offload import HostMemory, timed
 from skyrl_nat.workers.random_state import seed_random
@@ -110,6 +111,10 @@ class ModelWorker:
         """Join the other ranks of this model; see `process_group.init_group`."""
         self.group_address = master_address
         process_group.init_group(self.device_type, rank, world_size, master_address, master_port, timeout_s)
+
+    def attention_kernel(self) -> str:
+        """Return what computes attention here; see `attention.kernel_name`."""
+        return kernel_name(self.device_type, getattr(torch, str(self.model_config.compute_dtype)))
 
     def build(self) -> dict[str, float]:
         """Load and shard the model; all ranks call this together.

@@ -58,6 +58,7 @@ def test_overlapped_run_on_two_ranks_learns_and_leaves_a_complete_folder(folder)
     for name in ("config.yaml", "versions.json", "topology.json", "checkpoints/step_000040/manifest.json"):
         assert (run / name).is_file(), name
     assert len(list((run / "rollouts").glob("train_*.jsonl"))) == 40
+    assert json.loads((run / "versions.json").read_text())["attention"] == "sdpa"
     assert list(run.glob("wandb/offline-run-*/*.wandb"))
     assert list(run.glob("tensorboard/*"))
 

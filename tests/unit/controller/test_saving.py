@@ -23,6 +23,7 @@ from skyrl_nat.rollouts.producer import ProducerState
 from skyrl_nat.types import RolloutGroup
 
 AHEAD = make_group(9, [1.0, None])
+LOST = {"t3": {"failures": 2, "step": 3, "reason": "no answer"}}
 
 
 class Producer:
@@ -31,12 +32,13 @@ class Producer:
     def __init__(self, position: int) -> None:
         self.position = position
         self.restored: list[RolloutGroup] = []
+        self.lost: dict[str, Any] = {}
 
     def state(self) -> ProducerState:
-        return ProducerState(position=self.position, finished=[AHEAD], unfinished=[10])
+        return ProducerState(position=self.position, finished=[AHEAD], unfinished=[10], quarantine=LOST)
 
-    def restore(self, finished: list[RolloutGroup]) -> None:
-        self.restored = finished
+    def restore(self, finished: list[RolloutGroup], quarantine: dict[str, Any]) -> None:
+        self.restored, self.lost = finished, quarantine
 
 
 class Rank:
@@ -138,7 +140,7 @@ def test_all_that_going_on_needs_comes_back(tmp_path: Path) -> None:
     asyncio.run(restore(after, checkpoint))  # type: ignore[arg-type]
     assert (after.step, after.stream.position, after.rank.weights) == (3, 9, 3)
     assert after.coefficients == Coefficients(0.07, 0.002)
-    assert after.producer.restored == [AHEAD]
+    assert (after.producer.restored, after.producer.lost) == ([AHEAD], LOST)
     assert after.producer.position == 9
     assert after.rewards == {1: 0.25, 2: 0.5, 3: 0.75}, "step 4 is trained anew"
     assert after.said == []

@@ -88,6 +88,8 @@ def test_failed_groups_are_replaced_and_counted():
         assert [group.index for group in batch] == [0, 2]
         assert producer.counts.dropped_groups == 1
         assert producer.counts.outcomes[Outcome.INFRASTRUCTURE_FAILURE] == 2
+        assert producer.next_position == 0, "nothing of it is trained"
+        producer.advance(1)
         assert producer.next_position == 3
         await producer.close()
 

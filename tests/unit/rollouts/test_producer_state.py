@@ -15,7 +15,7 @@ def resumed(player: Player, state: ProducerState, *, staleness: int, tasks: list
     """Return the producer of a run that goes on from a checkpoint."""
     limits = ProducerLimits(tasks_per_step=2, staleness=staleness, min_valid_rollouts=2, max_dropped_groups=99)
     producer = GroupProducer(player, PromptStream(tasks, seed=0, position=state.position), limits)
-    producer.restore(state.finished)
+    producer.restore(state.finished, state.quarantine)
     return producer
 
 
@@ -54,6 +54,8 @@ def test_what_was_played_ahead_is_taken_once_and_only_the_rest_is_played_again()
         assert [group.index for group in await producer.take()] == [4, 5]
         await asyncio.sleep(0.01)
         assert player.started == [3, 6, 7]
+        assert producer.state().position == 4, "taken, not trained"
+        producer.advance(3)
         assert producer.state().position == 6
         await producer.close()
 
@@ -71,6 +73,8 @@ def test_groups_that_wait_for_their_place_are_in_the_next_checkpoint_too():
         producer = resumed(player, state, staleness=1)
         producer.start_at(1)
         await producer.take()
+        assert [group.index for group in producer.state().finished] == [2, 3, 4, 5, 6, 7, 8, 9]
+        producer.advance(2)
         assert [group.index for group in producer.state().finished] == [4, 5, 6, 7, 8, 9]
         await producer.close()
         assert player.started == []
@@ -110,7 +114,7 @@ def test_every_row_of_three_epochs_is_trained_three_times_wherever_the_run_stops
         player = Player()
         player.version = first
         producer = GroupProducer(player, PromptStream(tasks, seed=4, position=state.position), limits)
-        producer.restore(state.finished)
+        producer.restore(state.finished, state.quarantine)
         producer.start_at(first)
         for step in range(first, last):
             seen.extend(group.task.task_id for group in await producer.take())

@@ -1,7 +1,11 @@
 """Packed attention against a naive loop."""
 
 import math
+import sys
+from collections.abc import Callable, Iterator
 from itertools import pairwise
+from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
@@ -10,7 +14,8 @@ from transformers import LlamaConfig, MistralConfig, Qwen2Config
 
 from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.errors import ConfigError
-from skyrl_nat.workers.attention import PackedRows, check_supported, packed_attention
+from skyrl_nat.workers import attention
+from skyrl_nat.workers.attention import PackedRows, check_supported, kernel_name, packed_attention
 
 BORDERS = (0, 3, 4, 9)
 
@@ -105,3 +110,89 @@ def test_models_with_windows_are_refused_and_plain_ones_are_not() -> None:
         check_supported(MistralConfig(sliding_window=128))
     with pytest.raises(ConfigError, match="full causal attention"):
         check_supported(Qwen2Config(use_sliding_window=True, max_window_layers=1))
+
+
+class FlashAttn(ModuleType):
+    """Stands in for the package flash-attn: computes in a loop over borders what its kernel promises."""
+
+    def __init__(self, version: str = "2.8.3") -> None:
+        super().__init__("flash_attn")
+        self.__version__ = version
+        self.calls: list[dict[str, Any]] = []
+
+    def flash_attn_varlen_func(self, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, **given: Any) -> torch.Tensor:
+        self.calls.append({"q": q, "k": k, "v": v, **given})
+        scale = given["softmax_scale"] or q.shape[-1] ** -0.5
+        outputs = []
+        for (q0, q1), (k0, k1) in zip(
+            pairwise(given["cu_seqlens_q"].tolist()), pairwise(given["cu_seqlens_k"].tolist()), strict=True
+        ):
+            for query in range(q0, q1):
+                # Bottom right: the last query sees the last key.
+                seen = slice(k0, k1 - (q1 - 1 - query))
+                keys, values = (t[seen].repeat_interleave(q.shape[1] // t.shape[1], dim=1) for t in (k, v))
+                scores = torch.einsum("hd,khd->hk", q[query], keys) * scale
+                outputs.append(torch.einsum("hk,khd->hd", scores.softmax(-1), values))
+        return torch.stack(outputs)
+
+
+@pytest.fixture
+def install(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[ModuleType | None], None]]:
+    """Put a module in the place of flash-attn, or None for a machine without it."""
+
+    def put(module: ModuleType | None) -> None:
+        monkeypatch.setitem(sys.modules, "flash_attn", module)  # type: ignore[arg-type]  # None: it cannot be imported
+        attention._flash_attn.cache_clear()
+
+    yield put
+    attention._flash_attn.cache_clear()
+
+
+@pytest.mark.parametrize("scaling", [None, 0.3])
+def test_flash_attn_gets_the_borders_of_all_sequences_and_gives_what_a_call_of_each_gives(
+    install: Callable[[ModuleType | None], None], monkeypatch: pytest.MonkeyPatch, scaling: float | None
+) -> None:
+    """Two sequences with an equal beginning of 3 tokens; the second computes its last two alone."""
+    flash = FlashAttn()
+    install(flash)
+    rows = make_rows((0, 4, 6), (0, 4, 9), [0, 1, 2, 3, 0, 1, 2, 4, 5])
+    short = [t[:, :, :6].clone().requires_grad_() for t in inputs()]
+    expected, _ = packed_attention(nn.Identity(), *short, None, rows=rows, scaling=scaling)
+    expected_gradients = torch.autograd.grad(expected.square().sum(), short)
+    assert flash.calls == []
+    monkeypatch.setattr(attention, "_kernel", lambda device, dtype: attention._flash)
+    found, _ = packed_attention(nn.Identity(), *short, None, rows=rows, scaling=scaling)
+    (call,) = flash.calls
+    assert [tuple(call[name].shape) for name in "qkv"] == [(6, 4, 8), (9, 2, 8), (9, 2, 8)]
+    assert all(call[name].is_contiguous() for name in "qkv")
+    assert call["cu_seqlens_q"].tolist() == [0, 4, 6]
+    assert call["cu_seqlens_k"].tolist() == [0, 4, 9]
+    assert (call["cu_seqlens_q"].dtype, call["cu_seqlens_k"].dtype) == (torch.int32, torch.int32)
+    assert (call["max_seqlen_q"], call["max_seqlen_k"]) == (4, 5)
+    assert call["causal"] is True
+    assert call["softmax_scale"] == scaling
+    assert torch.allclose(found, expected, atol=1e-5)
+    for mine, theirs in zip(torch.autograd.grad(found.square().sum(), short), expected_gradients, strict=True):
+        assert torch.allclose(mine, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "module", "expected"),
+    [
+        ("cuda", torch.bfloat16, FlashAttn(), "flash-attn 2.8.3"),
+        ("cuda", torch.float16, FlashAttn("2.10.0.post2"), "flash-attn 2.10.0.post2"),
+        ("cuda", torch.bfloat16, FlashAttn("2.0.9"), "torch varlen"),
+        ("cuda", torch.bfloat16, None, "torch varlen"),
+        ("cuda", torch.float32, FlashAttn(), "sdpa"),
+        ("cpu", torch.bfloat16, FlashAttn(), "sdpa"),
+    ],
+)
+def test_flash_attn_is_used_where_it_is_installed_and_can_compute(
+    install: Callable[[ModuleType | None], None],
+    device: str,
+    dtype: torch.dtype,
+    module: ModuleType | None,
+    expected: str,
+) -> None:
+    install(module)
+    assert kernel_name(device, dtype) == expected

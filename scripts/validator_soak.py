@@ -1,6 +1,6 @@
 """Judge answers for hours and watch that nothing is left behind: processes, namespaces, mounts, files, memory.
 
-    usage: soak.py [--validations 10000] [--json FILE]
+    usage: validator_soak.py [--validations 10000] [--json FILE]
 
 Good, broken and hostile answers in turn, on two servers, so that timeouts, killed jobs and hacks are among them. Every
 250 validations it counts what the machine and this process hold, and after the last one it compares with the first
@@ -23,6 +23,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from process_family import family, held
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -57,49 +58,26 @@ def count(validator: NatAgentValidator) -> dict[str, Any]:
     gc.collect()
     with contextlib.suppress(OSError, AttributeError):  # no glibc
         ctypes.CDLL("libc.so.6").malloc_trim(0)
-    family = _family(os.getpid())
+    processes = family(os.getpid())
+    everything, own = held(processes), held(processes[:1])
     namespaces: set[str] = set()
-    for pid, kind in itertools.product(family, ("user", "pid", "mnt", "net", "ipc")):
+    for process, kind in itertools.product(processes, ("user", "pid", "mnt", "net", "ipc")):
         with contextlib.suppress(OSError):
-            namespaces.add(str(Path(f"/proc/{pid}/ns/{kind}").readlink()))
+            namespaces.add(str(Path(f"/proc/{process.pid}/ns/{kind}").readlink()))
     return {
-        "processes": len(family),
-        "zombies": sum(_state(pid) == "Z" for pid in family),
+        "processes": everything.processes,
+        "zombies": everything.zombies,
         "namespaces": len(namespaces),
         "mounts": len(Path("/proc/mounts").read_text().splitlines()),
-        "files": len(os.listdir("/proc/self/fd")),  # noqa: PTH208
+        "files": own.files,
         "threads": threading.active_count(),
         "temporary": sum(1 for _ in Path(tempfile.gettempdir()).iterdir()),
         "objects": sys.getallocatedblocks(),
-        "own_mib": _resident_mib(os.getpid()),
-        "family_mib": sum(_resident_mib(pid) for pid in family),
+        "own_mib": own.resident_mib,
+        "family_mib": everything.resident_mib,
         "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
         "restarts": getattr(validator._sandbox, "num_restarts", 0),
     }
-
-
-def _state(pid: int) -> str:
-    with contextlib.suppress(OSError, IndexError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    return ""
-
-
-def _resident_mib(pid: int) -> float:
-    with contextlib.suppress(OSError, IndexError, ValueError):
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 / 2**20
-    return 0.0
-
-
-def _family(root: int) -> set[int]:
-    parents: dict[int, int] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with contextlib.suppress(OSError, IndexError, ValueError):
-                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
-    found = {root}
-    while more := {pid for pid, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found
 
 
 def answers() -> list[dict[str, str]]:
@@ -153,7 +131,7 @@ def soak(num_validations: int, json_file: Path | None) -> int:
             line = json.dumps({key: round(value, 1) for key, value in counts[-1].items()})
             progress.console.print(line, soft_wrap=True)
     validator.close()
-    left = sorted(_family(os.getpid()) - {os.getpid()})
+    left = family(os.getpid())[1:]
     first, last = counts[0], counts[-1]
     grown = [name for name, most in MAX_GROWTH.items() if last[name] - first[name] > most]
     grown += [name for name in ("own_mib", "family_mib") if last[name] - first[name] > MAX_MEMORY_GROWTH_MIB]

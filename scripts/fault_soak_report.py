@@ -1,0 +1,165 @@
+"""From samples and faults of a soak to its report: what grew, what was left, what did not recover."""
+
+import json
+import math
+import os
+import platform
+import time
+from collections import Counter
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import psutil
+from fault_soak_samples import SHARED, WHOLE
+from growth import Series, Slope, block_means, slope
+
+NUM_BLOCKS = 20
+SHORTEST_BLOCK_S = 60.0
+LAST_FAULTS_S = 90.0
+"""Faults of the last seconds need not have recovered."""
+JUDGED = {
+    WHOLE: ("proportional_mib", "processes", "zombies", "threads", "files"),
+    SHARED: ("mib", "files"),
+}
+JUDGED_OF_ONE = ("own_mib", "threads", "files")
+
+Sample = dict[str, Any]
+
+
+def report(
+    samples: Sequence[Sample],
+    faults: Sequence[dict[str, Any]],
+    left: dict[str, Any],
+    *,
+    steps: list[int],
+    warm_s: float,
+) -> dict[str, Any]:
+    """Return the whole report.
+
+    Args:
+        samples: With `s`, `step`, and what each name holds.
+        faults: All of them, with what became of them.
+        left: What was there after the end.
+        steps: In the order of `metrics.jsonl`.
+        warm_s: Age of a process before which it is not judged.
+    """
+    slopes = judge(samples, warm_s)
+    seconds = samples[-1]["s"]
+    lost = [
+        fault
+        for fault in faults
+        if fault["recovered_s"] is None and not fault["was_gone"] and fault["s"] < seconds - LAST_FAULTS_S
+    ]
+    wrong = {
+        "grew": [name for name, found in slopes.items() if found.is_growth],
+        "not_recovered": lost,
+        "left_processes": left["processes"],
+        "left_shared_files": left["shared_files"],
+        "exit_code": [left["exit_code"]] if left["exit_code"] != 130 else [],
+        "steps_missing_or_twice": [] if steps == list(range(1, len(steps) + 1)) else steps,
+    }
+    return {
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": machine(),
+        "minutes": round(seconds / 60, 1),
+        "warm_minutes": round(warm_s / 60, 1),
+        "steps": len(steps),
+        "wrong": {name: found for name, found in wrong.items() if found},
+        "faults": summary(faults),
+        "left": left,
+        "per_hour": {name: written(found) for name, found in slopes.items()},
+        "blocks": blocks(samples),
+    }
+
+
+def judge(samples: Sequence[Sample], warm_s: float) -> dict[str, Slope]:
+    """Return the growth of every quantity of everything that can be followed."""
+    found = {}
+    for name, quantities in JUDGED.items():
+        for quantity in quantities:
+            series = [(sample["s"], sample[name][quantity]) for sample in samples if sample["s"] >= warm_s]
+            found[f"{name}: {quantity}"] = _slope_of([series])
+    for name in sorted({name for sample in samples for name in sample} - {"s", "step", *JUDGED}):
+        for quantity in JUDGED_OF_ONE:
+            lives = lives_of(samples, name, quantity, warm_s)
+            if lives:
+                found[f"{name}: {quantity}"] = _slope_of(lives)
+    return found
+
+
+def lives_of(samples: Sequence[Sample], name: str, quantity: str, warm_s: float) -> list[list[tuple[float, float]]]:
+    """Return what each process that went by a name held, by its age, once it was old enough."""
+    born: dict[int, float] = {}
+    lives: dict[int, list[tuple[float, float]]] = {}
+    for sample in samples:
+        if name in sample:
+            pid = sample[name]["pid"]
+            age = sample["s"] - born.setdefault(pid, sample["s"])
+            if age >= warm_s:
+                lives.setdefault(pid, []).append((age, sample[name][quantity]))
+    return list(lives.values())
+
+
+def _slope_of(lives: Sequence[Series]) -> Slope:
+    longest = max((life[-1][0] - life[0][0] for life in lives if life), default=0.0)
+    block_s = max(SHORTEST_BLOCK_S, longest / NUM_BLOCKS)
+    return slope([block_means(life, block_s) for life in lives])
+
+
+def written(found: Slope) -> dict[str, Any]:
+    """Return a slope as it is written down; the verdict is None where there were too few points."""
+    is_known = math.isfinite(found.standard_error)
+    return {
+        "slope": round(found.per_hour, 3),
+        "standard_error": round(found.standard_error, 3) if is_known else None,
+        "mean": round(found.mean, 2),
+        "num_blocks": found.num_points,
+        "is_flat": not found.is_growth if is_known else None,
+    }
+
+
+def summary(faults: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Return counts by kind of fault, and how long recoveries took."""
+    took = sorted(fault["recovered_s"] for fault in faults if fault["recovered_s"] is not None)
+    return {
+        "number": len(faults),
+        "was_gone": sum(fault["was_gone"] for fault in faults),
+        "recovered": len(took),
+        "recovered_s_median": took[len(took) // 2] if took else None,
+        "recovered_s_longest": took[-1] if took else None,
+        "by_kind": dict(sorted(Counter(f"{fault['signal']} {fault['worker']}" for fault in faults).items())),
+    }
+
+
+def blocks(samples: Sequence[Sample]) -> list[dict[str, float]]:
+    """Return some means over time of what is judged of the whole run, to be looked at."""
+    block_s = max(SHORTEST_BLOCK_S, samples[-1]["s"] / NUM_BLOCKS)
+    columns = {
+        f"{name}: {quantity}": block_means([(sample["s"], sample[name][quantity]) for sample in samples], block_s)
+        for name, quantities in (*JUDGED.items(), ("controller", ("own_mib", "resident_mib", "files")))
+        for quantity in quantities
+    }
+    first = next(iter(columns.values()))
+    return [
+        {"minutes": round(first[i][0] / 60, 1)} | {name: round(column[i][1], 2) for name, column in columns.items()}
+        for i in range(len(first))
+    ]
+
+
+def machine() -> dict[str, Any]:
+    """Return what the figures depend on."""
+    return {
+        "cores": os.cpu_count(),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "kernel": platform.release().split("-")[0],
+        "python": platform.python_version(),
+        **{name: version(name) for name in ("torch", "ray", "transformers")},
+    }
+
+
+def steps_of(metrics: Path) -> list[int]:
+    """Return the steps of training in `metrics.jsonl`, in order."""
+    entries = [json.loads(line) for line in metrics.read_text(encoding="utf-8").splitlines()]
+    return [entry["step"] for entry in entries if "loss/policy" in entry]
