@@ -70,16 +70,7 @@ async def open_run(config: RunConfig, *, is_training: bool = True) -> AsyncItera
                     console=console,
                     tracker=tracker,
                 )
-                run.write_topology()
-                if is_training:
-                    kernel = await topology.policy.call_one(0, "attention_kernel")
-                    _write_json(config.run_dir / VERSIONS, versions() | {"attention": kernel})
-                run.rewards = recorded_rewards(run.folder, len(data.validation_tasks))
-                if start is not None:
-                    await run.load_checkpoint(start)
-                if is_training:
-                    await run.saver.go_on_from(start)
-                    tracker.rewind(run.step)
+                await _begin(run, start, is_training=is_training)
                 async with run.gateway or contextlib.nullcontext():
                     try:
                         yield run
@@ -88,6 +79,20 @@ async def open_run(config: RunConfig, *, is_training: bool = True) -> AsyncItera
                         await run.saver.close(config.recovery.grace_s)
         finally:
             tracker.close()
+
+
+async def _begin(run: Run, start: Path | None, *, is_training: bool) -> None:
+    """Write down what was started, and go on from a checkpoint if there is one."""
+    run.write_topology()
+    if is_training:
+        kernel = await run.policy.call_one(0, "attention_kernel")
+        _write_json(run.folder / VERSIONS, versions() | {"attention": kernel})
+    run.rewards = recorded_rewards(run.folder, len(run.data.validation_tasks))
+    if start is not None:
+        await run.load_checkpoint(start)
+    if is_training:
+        await run.saver.go_on_from(start)
+        run.tracker.rewind(run.step)
 
 
 def load_data(config: RunConfig) -> RunData:
