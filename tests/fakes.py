@@ -39,6 +39,10 @@ class LocalCalls:
         calls = (_call_local(worker, method, args, kwargs) for worker in self.workers)
         return list(await asyncio.gather(*calls))
 
+    async def call_beside(self, method: str, *args: Any) -> list[Any]:
+        """Call a method on every worker, in a thread of its own."""
+        return await self.call_all(method, *args)
+
     async def call_each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call a method on every worker with its own arguments."""
         pairs = zip(self.workers, arguments, strict=True)

@@ -1,120 +1,219 @@
-"""Checkpoints as folders that either are complete or do not exist."""
+"""Checkpoints as folders that either are complete or do not count: begun, committed, found, kept and deleted."""
 
-import json
-import os
+import logging
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from skyrl_nat.checkpoint.manifest import MANIFEST, check_contents, check_sizes, fsync_folder, write_manifest
 from skyrl_nat.errors import CheckpointError
 
-MANIFEST = "manifest.json"
 _PART = ".part"
+_OLD = ".old.part"
+_ABANDONED = ".abandoned"
+_logger = logging.getLogger(__name__)
 
 
 class CheckpointManager:
     """Folders `step_000010` below one parent; written as `step_000010.part` and renamed when complete.
 
-    The manifest lists every file with its size and is written last, so that a killed save or a lost file
-    is noticed before anything is loaded.
+    Whatever else lies in the parent is never touched, and links are not followed.
     """
 
-    def __init__(self, folder: Path, *, keep_last: int = 0) -> None:
-        """Use (and make) a parent folder.
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        keep_last: int = 0,
+        keep_best: int = 0,
+        warn: Callable[[str], None] = _logger.warning,
+    ) -> None:
+        """Use a parent folder, which is made with the first checkpoint.
 
         Args:
             folder: Parent of all checkpoints of a run.
-            keep_last: Older checkpoints are deleted after a commit; 0 keeps all.
+            keep_last: Older ones are deleted after a commit; 0 keeps all.
+            keep_best: That many with the highest rewards are kept besides.
+            warn: Told in one line of each checkpoint that is not what it should be.
         """
         self.folder = folder
+        self.warn = warn
+        self.in_use: set[int] = set()
+        """Steps that are not deleted for the time being."""
         self._keep_last = keep_last
+        self._keep_best = keep_best
 
     def begin(self, step: int) -> Path:
-        """Return an empty folder to write the checkpoint of a step into."""
+        """Return an empty folder to write the checkpoint of a step into.
+
+        Raises:
+            OSError: The disk refused it.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
-        for left_over in self.folder.glob(f"*{_PART}"):
-            shutil.rmtree(left_over)
+        self.recover()
         part = self.folder / f"step_{step:06d}{_PART}"
         part.mkdir()
         return part
 
-    def commit(self, part: Path, state: Mapping[str, Any]) -> Path:
-        """Make a written folder the checkpoint of its step.
+    def commit(self, part: Path, state: Mapping[str, Any], rewards: Mapping[int, float] | None = None) -> Path:
+        """Make a written folder the checkpoint of its step; only then others are deleted.
 
         Args:
             part: What `begin` returned, filled.
-            state: JSON data of the run (step, stream position, seeds).
+            state: JSON data of the run; `step` must be there.
+            rewards: Validation reward by step, as far as known.
 
         Returns:
             The final folder.
+
+        Raises:
+            OSError: The disk refused it; all other checkpoints are as they were.
         """
-        files = {
-            path.relative_to(part).as_posix(): path.stat().st_size for path in sorted(part.rglob("*")) if path.is_file()
-        }
-        manifest = part / MANIFEST
-        with manifest.open("w", encoding="utf-8") as file:
-            json.dump({"state": dict(state), "files": files}, file, indent=1)
-            file.flush()
-            os.fsync(file.fileno())
+        write_manifest(part, state)
+        final = self.finish(part)
+        found = {step_of(path): path for path in self.all()}
+        for step in found.keys() - self.kept(found, rewards or {}) - self.in_use:
+            self._delete(found[step])
+        return final
+
+    def finish(self, part: Path) -> Path:
+        """Give a complete folder its name, and return it; one of the same step gives way."""
         final = part.with_suffix("")
-        replaced = final.with_suffix(f".old{_PART}")
+        replaced = final.with_suffix(_OLD)
         if final.exists():
             final.rename(replaced)
         part.rename(final)
+        fsync_folder(self.folder)
         shutil.rmtree(replaced, ignore_errors=True)
-        self._fsync_parent()
-        self._delete_old()
         return final
 
+    def discard(self, part: Path) -> None:
+        """Remove what was begun and cannot be committed."""
+        shutil.rmtree(part, ignore_errors=True)
+
+    def recover(self) -> None:
+        """Bring to its end what a killed process left: a rename that was still to come, or a removal."""
+        for path in sorted(self.folder.glob(f"step_*{_PART}"), key=lambda path: path.name.endswith(_OLD)):
+            if path.is_symlink() or not re.fullmatch(rf"step_\d+({_OLD}|{_PART})", path.name):
+                continue
+            try:
+                if not path.name.endswith(_OLD):
+                    check_sizes(path)
+                    self.finish(path)
+            except CheckpointError:
+                self.warn(f"{path} is a save that was cut off: it is removed")
+            shutil.rmtree(path, ignore_errors=True)
+
     def all(self) -> list[Path]:
-        """Return all complete checkpoints, oldest first."""
-        if not self.folder.is_dir():
-            return []
-        folders = [path for path in self.folder.glob("step_*") if path.is_dir() and path.suffix != _PART]
-        return sorted(path for path in folders if (path / MANIFEST).is_file())
+        """Return all checkpoints whose files are there in full, by step."""
+        return [path for path in self.named() if _is_complete(path)]
 
-    def latest(self) -> Path | None:
-        """Return the newest complete checkpoint, or None."""
-        found = self.all()
-        return found[-1] if found else None
+    def named(self) -> list[Path]:
+        """Return what bears a checkpoint's name, complete or not, by step."""
+        found = self.folder.glob("step_*")
+        return sorted((path for path in found if step_of(path) >= 0 and not path.is_symlink()), key=step_of)
 
-    def _delete_old(self) -> None:
-        if self._keep_last:
-            for path in self.all()[: -self._keep_last]:
-                shutil.rmtree(path)
+    def latest(self, *, is_thorough: bool = False) -> Path | None:
+        """Return the newest complete checkpoint, or None; a damaged one that is passed over is said aloud.
 
-    def _fsync_parent(self) -> None:
-        descriptor = os.open(self.folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        Args:
+            is_thorough: Read all files and compare checksums, not sizes alone.
+
+        Raises:
+            CheckpointError: There are checkpoints, and all are damaged.
+        """
+        folders = self.named()
+        for path in reversed(folders):
+            try:
+                _check(path, is_thorough=is_thorough)
+            except CheckpointError as error:
+                self.warn(f"checkpoint {path.name} is damaged and skipped: {error}")
+            else:
+                return path
+        if folders:
+            raise CheckpointError(
+                f"{self.folder} must hold a complete checkpoint, got {len(folders)} damaged ones. Bring one back, or "
+                "remove the folder to start afresh"
+            )
+        return None
+
+    def kept(self, steps: Iterable[int], rewards: Mapping[int, float]) -> set[int]:
+        """Return which of some steps stay: the newest ones, and the best of those whose reward is known.
+
+        Of equal rewards the newer one is better.
+        """
+        ordered = sorted(steps)
+        if not self._keep_last:
+            return set(ordered)
+        judged = sorted((step for step in ordered if step in rewards), key=lambda step: (rewards[step], step))
+        best = judged[len(judged) - min(self._keep_best, len(judged)) :]
+        return {*ordered[-self._keep_last :], *best}
+
+    def own_step(self, start: Path | None) -> int:
+        """Return the step of a checkpoint of this folder, -1 for one of another folder and for None."""
+        if start is None or start.resolve().parent != self.folder.resolve():
+            return -1
+        return step_of(start)
+
+    def set_aside(self, start: Path | None) -> list[int]:
+        """Rename what the run leaves behind by going on from an older checkpoint, or from one of another run.
+
+        `step_000012` becomes `step_000012.abandoned`: it is kept, and never found again.
+
+        Args:
+            start: What the run goes on from; None for the model that it began with.
+
+        Returns:
+            The steps.
+        """
+        left = [path for path in self.named() if step_of(path) > self.own_step(start)]
+        for path in left:
+            target = path.with_suffix(_ABANDONED)
+            if target.is_dir() and not target.is_symlink():
+                shutil.rmtree(target)
+            path.rename(target)
+        if left:
+            names = ", ".join(path.name for path in left)
+            self.warn(f"{names}: left behind by this start, kept as *{_ABANDONED} in {self.folder}")
+        return [step_of(path) for path in left]
+
+    def _delete(self, path: Path) -> None:
+        """Take a checkpoint's name away before its files, so that there never is half of one."""
+        gone = path.rename(path.with_suffix(_OLD))
+        shutil.rmtree(gone, ignore_errors=True)
 
 
-def read_state(checkpoint: Path) -> dict[str, Any]:
+def step_of(checkpoint: Path) -> int:
+    """Return the step in a checkpoint folder's name, -1 where it has none."""
+    found = re.fullmatch(r"step_(\d+)", checkpoint.name)
+    return int(found[1]) if found else -1
+
+
+def read_state(checkpoint: Path, *, is_thorough: bool = False) -> dict[str, Any]:
     """Return the state of a checkpoint after checking that all its files are there.
 
+    Args:
+        checkpoint: Its folder.
+        is_thorough: Read all files and compare checksums, not sizes alone.
+
     Raises:
-        CheckpointError: With the list of what is missing or cut.
+        CheckpointError: With the list of what is missing, cut or changed.
     """
-    manifest = checkpoint / MANIFEST
+    return (check_contents if is_thorough else check_sizes)(checkpoint).state
+
+
+def _is_complete(path: Path) -> bool:
     try:
-        data = json.loads(manifest.read_text(encoding="utf-8"))
-        files: dict[str, int] = data["files"]
-        state: dict[str, Any] = data["state"]
-    except (OSError, ValueError, KeyError) as error:
-        raise CheckpointError(
-            f"{checkpoint} must hold a readable {MANIFEST}, but: {error}. Resume from another checkpoint"
-        ) from error
-    wrong = [
-        name
-        for name, size in files.items()
-        if not (checkpoint / name).is_file() or (checkpoint / name).stat().st_size != size
-    ]
-    if wrong:
-        raise CheckpointError(
-            f"{checkpoint} must hold every file of its manifest in full, missing or cut: {', '.join(wrong)}. "
-            "Resume from another checkpoint"
-        )
-    return state
+        _check(path)
+    except CheckpointError:
+        return False
+    return True
+
+
+def _check(path: Path, *, is_thorough: bool = False) -> None:
+    """Refuse a checkpoint that is damaged, or bears the name of another step."""
+    step = (check_contents if is_thorough else check_sizes)(path).step
+    if step != step_of(path):
+        raise CheckpointError(f"{path} must be of the step in its name, its {MANIFEST} says {step}. Rename it")

@@ -6,12 +6,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.distributed import ProcessGroup
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import DefaultSavePlanner
 from torch.distributed.checkpoint.planner import WriteItem
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.checkpoint.state_dict_saver import save
 
+from skyrl_nat.checkpoint.safe_reading import SafeLoadPlanner, SafeReader
 from skyrl_nat.errors import CheckpointError
 
 
@@ -37,6 +39,7 @@ def save_sharded(
     tensors: Mapping[str, Tensor],
     counters: Mapping[str, int],
     value_of: Callable[[Tensor], Tensor],
+    group: ProcessGroup | None = None,
 ) -> None:
     """Write every rank's shards; all ranks of the process group must call this together.
 
@@ -45,6 +48,7 @@ def save_sharded(
         tensors: Of model and optimizer, by name; see `state_tensors`.
         counters: Integers of the run, equal on all ranks.
         value_of: Returns where the values of a rank's own part are, if its memory was given up; same shape and format.
+        group: Whose ranks call this; None for all.
 
     Raises:
         CheckpointError: Writing failed.
@@ -52,11 +56,25 @@ def save_sharded(
     folder.mkdir(parents=True, exist_ok=True)
     state = {**tensors, **{f"counter.{name}": torch.tensor(value) for name, value in counters.items()}}
     try:
-        save(state, checkpoint_id=folder, planner=_SavePlanner(value_of))
+        save(state, checkpoint_id=folder, planner=_SavePlanner(value_of), process_group=group)
     except (CheckpointException, OSError) as error:
         raise CheckpointError(
             f"the checkpoint must be written to {folder}, got: {_cause(error)}. Check free space and permissions."
         ) from error
+
+
+def names_in(folder: Path) -> set[str]:
+    """Return the names of all tensors in a checkpoint.
+
+    Raises:
+        CheckpointError: The folder is missing, incomplete or holds what no checkpoint holds.
+    """
+    if not (folder / ".metadata").is_file():
+        raise CheckpointError(
+            f"{folder} must hold a complete sharded checkpoint, got no .metadata file. "
+            "Choose a checkpoint whose saving was finished."
+        )
+    return set(SafeReader(folder).read_metadata().state_dict_metadata)
 
 
 def load_sharded(
@@ -77,14 +95,10 @@ def load_sharded(
     Raises:
         CheckpointError: The folder is missing, incomplete or holds another model.
     """
-    if not (folder / ".metadata").is_file():
-        raise CheckpointError(
-            f"{folder} must hold a complete sharded checkpoint, got no .metadata file. "
-            "Choose a checkpoint whose saving was finished."
-        )
+    names_in(folder)
     numbers = {f"counter.{name}": torch.tensor(0) for name in counters}
     try:
-        load({**tensors, **numbers}, checkpoint_id=folder)
+        load({**tensors, **numbers}, storage_reader=SafeReader(folder), planner=SafeLoadPlanner())
     except (CheckpointException, OSError, RuntimeError, ValueError) as error:
         raise CheckpointError(
             f"the checkpoint in {folder} must fit the model and be complete, got: {_cause(error)}. "

@@ -51,13 +51,18 @@ class _Host:
         }
 
 
-@ray.remote(concurrency_groups={"control": 2})  # pyright: ignore[reportCallIssue]  # not in its stubs
+@ray.remote(concurrency_groups={"control": 2, "background": 1})  # pyright: ignore[reportCallIssue]  # not in its stubs
 class ThreadedHost(_Host):
-    """For workers with blocking methods: one call at a time, control calls beside it."""
+    """For workers with blocking methods: one call at a time; beside it control calls, and one in the background."""
 
     def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Run one method of the worker."""
         return getattr(self._target, method)(*args, **kwargs)
+
+    @ray.method(concurrency_group="background")
+    def beside(self, method: str, *args: Any) -> Any:
+        """Run one method of the worker that may run beside all others."""
+        return getattr(self._target, method)(*args)
 
     @ray.method(concurrency_group="control")
     def control(self, method: str) -> Any:

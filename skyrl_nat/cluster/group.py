@@ -119,6 +119,11 @@ class ActorGroup:
         refs = {rank: self._handles[rank].call.remote(method, *args, **kwargs) for rank in self.ranks}
         return await self._gather(method, refs, self._timeout_s)
 
+    async def call_beside(self, method: str, *args: Any) -> list[Any]:
+        """Call a method on every actor that runs beside whatever else it is called for."""
+        refs = {rank: self._handles[rank].beside.remote(method, *args) for rank in self.ranks}
+        return await self._gather(method, refs, self._timeout_s)
+
     async def call_each(self, method: str, arguments: Sequence[tuple[Any, ...]]) -> list[Any]:
         """Call a method on every actor with its own arguments."""
         refs = {

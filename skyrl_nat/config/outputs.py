@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from skyrl_nat.config.checks import require, require_finite, require_not_negative
+from skyrl_nat.config.checks import require, require_finite, require_not_negative, require_positive
 
 
 @dataclass(kw_only=True, slots=True)
@@ -15,10 +15,29 @@ class CheckpointConfig:
     """Epochs between checkpoints; 0 for off."""
     keep_last: int = 3
     """Older checkpoints are deleted; 0 keeps all."""
+    keep_best: int = 1
+    """Checkpoints with the highest reward on the validation set that are kept besides the newest ones; 0 for none."""
     save_final: bool = True
+    """Save the last step, whatever its number."""
+    asynchronous: bool = False
+    """Go on training while a checkpoint is written; each policy rank then holds a copy of all that it saves in host
+    memory."""
+    mirror: str | None = None
+    """URL that fsspec can open, for instance s3://bucket/runs: each complete checkpoint is copied into a folder there
+    that bears the run's name; null for none. Keys and passwords come from the environment."""
+    max_failures: int = 3
+    """Saves in a row that may fail, for instance on a full disk, before the run stops; >= 1."""
 
     def __post_init__(self) -> None:
-        require_not_negative(self, "checkpoint", "every_steps", "every_epochs", "keep_last")
+        require_not_negative(self, "checkpoint", "every_steps", "every_epochs", "keep_last", "keep_best")
+        require_positive(self, "checkpoint", "max_failures")
+        require(
+            "@" not in (self.mirror or ""),
+            "checkpoint.mirror",
+            "hold neither user nor password",
+            "one with @",
+            "It is saved beside the run: put them into the environment, as fsspec's file system says.",
+        )
         require(
             not (self.every_steps and self.every_epochs),
             "checkpoint.every_steps",

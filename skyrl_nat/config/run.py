@@ -93,7 +93,7 @@ class RunConfig:
     root_dir: str = "runs"
     """Folder that holds the run folders."""
     resume: str = "never"
-    """`never` (a folder with checkpoints is refused), `latest`, or the path of a checkpoint folder."""
+    """`never` (a folder with checkpoints is refused), `latest`, or path or URL of a checkpoint folder."""
     seed: int = 0
     model: ModelConfig = field(default_factory=ModelConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)

@@ -1,6 +1,7 @@
 """Evaluating the policy of a run on its held-out tasks."""
 
 import json
+import math
 from pathlib import Path
 
 from skyrl_nat.controller.run import Run
@@ -26,12 +27,20 @@ async def evaluate(run: Run) -> EvaluationResult:
     run.tracker.log(step, with_prefix("eval", result.metrics))
     _record(run.folder / EVALUATIONS, result)
     run.evaluations.append(result)
+    if math.isfinite(result.reward):
+        run.rewards[step] = result.reward
     return result
 
 
 def is_evaluated(folder: Path, step: int) -> bool:
     """Return whether the run in a folder has evaluated the policy of a step."""
     return any(found == step for found, *_ in _recorded(folder / EVALUATIONS))
+
+
+def recorded_rewards(folder: Path, num_tasks: int) -> dict[int, float]:
+    """Return the reward of every evaluation in a run folder that was of so many tasks, by step."""
+    entries = [json.loads(line) for _, number, line in _recorded(folder / EVALUATIONS) if number == num_tasks]
+    return {entry["step"]: entry["reward"] for entry in entries if entry["reward"] is not None}
 
 
 def _record(path: Path, result: EvaluationResult) -> None:

@@ -9,17 +9,18 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from skyrl_nat.checkpoint.manager import CheckpointManager, read_state
+from skyrl_nat.checkpoint.manager import read_state, step_of
+from skyrl_nat.checkpoint.mirror import Mirror, mirror_of
 from skyrl_nat.checkpoint.pretrained import resolve_model
 from skyrl_nat.cluster.topology import start_topology
 from skyrl_nat.config.load import save_config
 from skyrl_nat.config.run import RunConfig
-from skyrl_nat.controller.evaluate import is_evaluated
-from skyrl_nat.controller.run import Run, RunData
+from skyrl_nat.controller.evaluate import is_evaluated, recorded_rewards
+from skyrl_nat.controller.run import Run, RunData, open_checkpoints
 from skyrl_nat.data.specs import load_tasks, open_tasks
 from skyrl_nat.data.task_source import TaskList, check_disjoint
 from skyrl_nat.engines.model_folder import num_query_heads
-from skyrl_nat.errors import ConfigError, DataError
+from skyrl_nat.errors import CheckpointError, ConfigError, DataError
 from skyrl_nat.monitoring.console import ConsoleBackend
 from skyrl_nat.monitoring.tracker import Tracker
 from skyrl_nat.rollouts.chat import ChatCodec
@@ -39,6 +40,8 @@ async def open_run(config: RunConfig, *, is_training: bool = True) -> AsyncItera
         is_training: False leaves the folder's config and metrics as the training run wrote them.
     """
     data = load_data(config)
+    if is_training:
+        open_checkpoints(config).recover()
     start = find_checkpoint(config)
     if config.rollout.harness:
         find_harness(config.rollout.harness)
@@ -66,15 +69,18 @@ async def open_run(config: RunConfig, *, is_training: bool = True) -> AsyncItera
                     tracker=tracker,
                 )
                 run.write_topology()
+                run.rewards = recorded_rewards(run.folder, len(data.validation_tasks))
                 if start is not None:
                     await run.load_checkpoint(start)
                 if is_training:
+                    await run.saver.go_on_from(start)
                     tracker.rewind(run.step)
                 async with run.gateway or contextlib.nullcontext():
                     try:
                         yield run
                     finally:
                         await run.producer.close()
+                        await run.saver.close(config.recovery.grace_s)
         finally:
             tracker.close()
 
@@ -110,11 +116,13 @@ def load_data(config: RunConfig) -> RunData:
 
 
 def find_checkpoint(config: RunConfig) -> Path | None:
-    """Return the checkpoint that `resume` names, None to start afresh.
+    """Return the checkpoint that `resume` names, None to start afresh; all its files are as they were written.
+
+    A newest one that is damaged is skipped with a warning.
 
     Raises:
         ConfigError: If the folder already holds a run and `resume=never`.
-        CheckpointError: If the named checkpoint is not there or incomplete.
+        CheckpointError: If the named checkpoint is not there or damaged, or all are.
     """
     folder = config.run_dir
     if config.resume == "never":
@@ -125,9 +133,26 @@ def find_checkpoint(config: RunConfig) -> Path | None:
             )
         return None
     if config.resume == "latest":
-        return CheckpointManager(folder / "checkpoints").latest()
-    read_state(Path(config.resume))
+        return _newest(config)
+    if "://" in config.resume:
+        url, _, name = config.resume.rstrip("/").rpartition("/")
+        if step_of(Path(name)) < 0:
+            raise ConfigError(f"resume must end with the folder of a checkpoint, got {config.resume}. Add /step_000010")
+        return Mirror(url).fetch(step_of(Path(name)), open_checkpoints(config))
+    read_state(Path(config.resume), is_thorough=True)
     return Path(config.resume)
+
+
+def _newest(config: RunConfig) -> Path | None:
+    """Return the newest checkpoint of the run's folder; where it has none that is whole, of its mirror."""
+    checkpoints, mirror = open_checkpoints(config), mirror_of(config.checkpoint.mirror, config.name)
+    try:
+        newest = checkpoints.latest(is_thorough=True)
+    except CheckpointError:
+        if mirror is None or not mirror.steps():
+            raise
+        newest = None
+    return mirror.fetch_latest(checkpoints) if newest is None and mirror else newest
 
 
 def finished_step(config: RunConfig) -> int | None:
@@ -135,9 +160,10 @@ def finished_step(config: RunConfig) -> int | None:
 
     A run that was killed in its last evaluation has that left to do.
     """
-    start = find_checkpoint(config) if config.resume == "latest" else None
-    if start is None:
+    own = open_checkpoints(config).all() if config.resume == "latest" else []
+    if not own:
         return None
+    start = own[-1]
     step = int(read_state(start)["step"])
     is_trained = step >= (config.trainer.steps or config.total_steps(len(load_data(config).train_tasks)))
     is_done = is_trained and (not config.evaluation.before_and_after or is_evaluated(config.run_dir, step))

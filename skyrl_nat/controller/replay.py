@@ -2,14 +2,13 @@
 
 import json
 import math
-import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from skyrl_nat.checkpoint.manager import CheckpointManager, read_state
+from skyrl_nat.checkpoint.manager import CheckpointManager, read_state, step_of
 from skyrl_nat.checkpoint.pretrained import resolve_model
 from skyrl_nat.cluster.topology import start_topology
 from skyrl_nat.config.load import config_from_file
@@ -83,7 +82,7 @@ class Recording:
         if step not in self.metrics:
             known = f"steps {min(self.metrics)} to {max(self.metrics)}" if self.metrics else "no step"
             raise ConfigError(f"--step must be one that {self.folder} has trained, got {step}; it has {known}")
-        found = {_step_of(path): path for path in self._checkpoints() if _step_of(path) < step}
+        found = {step_of(path): path for path in self._checkpoints() if step_of(path) < step}
         first = max(found, default=0)
         for number in range(first + 1, step + 1):
             if not self._rollout_file(number).is_file() or number not in self.metrics:
@@ -94,9 +93,9 @@ class Recording:
         return found.get(first)
 
     def checkpoint_of(self, step: int) -> Path | None:
-        """Return the run's own checkpoint of a step."""
-        own = CheckpointManager(self.folder / "checkpoints").all()
-        return next((path for path in own if _step_of(path) == step), None)
+        """Return the run's own checkpoint of a step, damaged or not."""
+        own = CheckpointManager(self.folder / "checkpoints").named()
+        return next((path for path in own if step_of(path) == step), None)
 
     def groups(self, step: int) -> list[RolloutGroup]:
         """Return what a step was trained on."""
@@ -108,7 +107,7 @@ class Recording:
     def _checkpoints(self) -> list[Path]:
         """Return the run's checkpoints, and before them the one of another run that it began with."""
         begun = Path(self.config.resume)
-        is_other = _step_of(begun) >= 0 and begun.is_dir()
+        is_other = step_of(begun) >= 0 and begun.is_dir()
         return [*([begun] if is_other else []), *CheckpointManager(self.folder / "checkpoints").all()]
 
 
@@ -151,7 +150,7 @@ async def retrain(
 ) -> list[Figure]:
     """Train from a checkpoint, or from the model as it is, up to a step; see `replay`."""
     if start is not None:
-        state = read_state(start)
+        state = read_state(start, is_thorough=True)
         await run.policy.call_all("load", str(start / "policy"))
         run.step, run.coefficients = int(state["step"]), Coefficients(**state["coefficients"])
     figures: list[Figure] = []
@@ -162,7 +161,7 @@ async def retrain(
         figures += _compare(run.step, recording.metrics[run.step], metrics)
     saved = recording.checkpoint_of(step)
     if saved is not None:
-        read_state(saved)
+        read_state(saved, is_thorough=True)
         replayed = (await run.policy.call_all("parameter_digest"))[0]
         await run.policy.call_all("load", str(saved / "policy"))
         recorded = (await run.policy.call_all("parameter_digest"))[0]
@@ -209,9 +208,3 @@ def _compare(step: int, recorded: Mapping[str, Any], replayed: Mapping[str, floa
         )
         for name, value in replayed.items()
     ]
-
-
-def _step_of(checkpoint: Path) -> int:
-    """Return the step in a checkpoint folder's name, -1 where it has none."""
-    found = re.fullmatch(r"step_(\d+)", checkpoint.name)
-    return int(found[1]) if found else -1

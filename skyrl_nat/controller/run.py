@@ -1,14 +1,16 @@
-"""Opening, saving, resuming and closing a run."""
+"""Everything that one run holds, and what the loop asks of it."""
 
-import dataclasses
+import asyncio
+import contextlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from skyrl_nat.batching.advantages import has_signal
-from skyrl_nat.checkpoint.manager import CheckpointManager, read_state
+from skyrl_nat.checkpoint.manager import CheckpointManager
 from skyrl_nat.cluster.topology import Topology, describe
 from skyrl_nat.config.algorithm import DynamicSampling
 from skyrl_nat.config.environment import Curriculum
@@ -16,12 +18,13 @@ from skyrl_nat.config.run import RunConfig
 from skyrl_nat.controller.accounting import StepAccountant
 from skyrl_nat.controller.devices import Devices
 from skyrl_nat.controller.keeper import Keeper
+from skyrl_nat.controller.saving import Saver, restore
 from skyrl_nat.controller.update import Coefficients
 from skyrl_nat.data.prompts import PromptStream
 from skyrl_nat.data.task_source import TaskSource
 from skyrl_nat.engines.model_folder import vocab_size
 from skyrl_nat.engines.pool import EnginePool
-from skyrl_nat.errors import StoppedError
+from skyrl_nat.errors import DeadlineError, StoppedError, WorkerError
 from skyrl_nat.evaluation.evaluator import EvaluationResult
 from skyrl_nat.monitoring.alarms import check_alarms
 from skyrl_nat.monitoring.console import ConsoleBackend
@@ -34,13 +37,10 @@ from skyrl_nat.rollouts.harness import HarnessContext, find_harness
 from skyrl_nat.rollouts.harness_player import HarnessPlayer
 from skyrl_nat.rollouts.policy_access import PolicyAccess
 from skyrl_nat.rollouts.producer import GroupProducer, ProducerLimits
-from skyrl_nat.rollouts.recorded import RecordedGroups, read_groups
-from skyrl_nat.rollouts.recorder import RolloutRecorder, write_groups
+from skyrl_nat.rollouts.recorded import RecordedGroups
+from skyrl_nat.rollouts.recorder import RolloutRecorder
 from skyrl_nat.rollouts.runner import GroupRunner, Player
 from skyrl_nat.types import RolloutGroup, Task
-
-GROUPS = "groups.jsonl"
-"""File of a checkpoint: groups that were played ahead and not yet handed over."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,12 +79,13 @@ class Run:
         self.total_steps = config.total_steps(len(data.train_tasks))
         self.step = 0
         """Batches trained; also the policy version that the engines serve after a push."""
-        self.saved_step = 0
-        """Of the newest checkpoint."""
         self.evaluations: list[EvaluationResult] = []
         """Of held-out tasks, in this process."""
+        self.rewards: dict[int, float] = {}
+        """Of all held-out tasks, by step; of earlier processes too."""
         self.coefficients = Coefficients(config.algorithm.kl_coefficient, config.algorithm.entropy_coefficient)
-        self.checkpoints = CheckpointManager(self.folder / "checkpoints", keep_last=config.checkpoint.keep_last)
+        self.checkpoints = open_checkpoints(config, warn=console.warn)
+        self.saver = Saver(self, self.checkpoints)
         self.recorder = RolloutRecorder(self.folder / "rollouts")
         self.pool = EnginePool(
             topology.engine_clients,
@@ -131,14 +132,17 @@ class Run:
         """Put new ranks in the place of policy and reference, and go back to the newest checkpoint."""
         await self.producer.close()
         await self.topology.restart_policy()
-        newest = self.checkpoints.latest()
+        with contextlib.suppress(WorkerError, DeadlineError):
+            await self.saver.settle()
+        newest = await asyncio.to_thread(self.checkpoints.latest, is_thorough=True)
         if newest is None:
             self.step, self.stream.position = 0, 0
             algorithm = self.config.algorithm
             self.coefficients = Coefficients(algorithm.kl_coefficient, algorithm.entropy_coefficient)
-            self.producer = self._make_producer()
+            self.renew_producer()
         else:
             await self.load_checkpoint(newest)
+        await self.saver.go_on_from(newest)
         self.devices.forget_policy()
         self.account.interrupt()
         self.tracker.rewind(self.step)
@@ -204,39 +208,28 @@ class Run:
             return config.before_and_after
         return bool(config.every_steps) and self.step % config.every_steps == 0
 
-    async def save_checkpoint(self) -> Path:
+    async def save_checkpoint(self) -> None:
         """Save all that going on needs (docs/resume.md); the folder appears only when it is complete."""
         self.console.status(f"saving step {self.step}")
         self.account.interrupt()
         with self.devices.in_phase("save"):
-            return await self._save()
+            await self.saver.save()
 
-    async def _save(self) -> Path:
-        part = self.checkpoints.begin(self.step)
-        await self.policy.call_all("save", str(part / "policy"))
-        ahead = self.producer.state()
-        write_groups(part / GROUPS, ahead.finished)
-        state = {
-            "step": self.step,
-            "position": ahead.position,
-            "unfinished": ahead.unfinished,
-            "seed": self.config.seed,
-            "coefficients": dataclasses.asdict(self.coefficients),
-        }
-        folder = self.checkpoints.commit(part, state)
-        self.saved_step = self.step
-        return folder
+    async def save_last_step(self) -> None:
+        """Save the last whole step before a stop, if it is not saved; wait for a checkpoint that is being written."""
+        if self.devices.is_in_step:
+            await self.saver.settle()
+        else:
+            with self.devices.in_phase("save"):
+                await self.saver.save_last()
 
     async def load_checkpoint(self, checkpoint: Path) -> None:
         """Go on from a checkpoint."""
-        state = read_state(checkpoint)
-        self.console.status(f"loading {checkpoint}")
-        await self.policy.call_all("load", str(checkpoint / "policy"))
-        self.step = self.saved_step = int(state["step"])
-        self.stream.position = int(state["position"])
-        self.coefficients = Coefficients(**state["coefficients"])
+        await restore(self, checkpoint)
+
+    def renew_producer(self) -> None:
+        """Have a producer that begins at the stream's position."""
         self.producer = self._make_producer()
-        self.producer.restore(read_groups(checkpoint / GROUPS))
 
     async def _play(self, task: Task, index: int) -> RolloutGroup:
         """Play one group of the training set."""
@@ -283,3 +276,16 @@ class Run:
             ),
             has_signal=self._has_signal,
         )
+
+
+def open_checkpoints(config: RunConfig, **options: Any) -> CheckpointManager:
+    """Return the checkpoints of a run's folder.
+
+    Args:
+        config: The run.
+        **options: `warn`, see `CheckpointManager`.
+    """
+    kept = config.checkpoint
+    return CheckpointManager(
+        config.run_dir / "checkpoints", keep_last=kept.keep_last, keep_best=kept.keep_best, **options
+    )

@@ -1,7 +1,6 @@
 """Training that outlives its workers: keeper and watchdog beside the loop, new policy ranks, a save at the end."""
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Coroutine
 from typing import Any, TypeVar
@@ -27,7 +26,7 @@ async def train_to_the_end(run: Run) -> None:
     num_restarts, reached = 0, run.step
     while True:
         try:
-            await supervised(run, train(run))
+            await supervised(run, _train(run))
             return
         except (asyncio.CancelledError, StalledError):
             await _save_last_step(run)
@@ -72,11 +71,16 @@ async def _let_step_end(run: Run, working: asyncio.Future[Any]) -> None:
         await asyncio.sleep(_LOOK_S)
 
 
+async def _train(run: Run) -> None:
+    """Train, and wait for the checkpoint that may still be written or copied."""
+    await train(run)
+    await run.saver.finish()
+
+
 async def _save_last_step(run: Run) -> None:
-    if run.devices.is_in_step or run.step <= run.saved_step:
-        return
-    with contextlib.suppress(TimeoutError):
-        try:
-            await asyncio.wait_for(run.save_checkpoint(), run.config.recovery.grace_s)
-        except SkyRLNatError as error:
-            run.console.warn(f"step {run.step} could not be saved: {error}")
+    try:
+        await asyncio.wait_for(run.save_last_step(), run.config.recovery.grace_s)
+    except TimeoutError:
+        run.console.warn(f"step {run.step} could not be saved within recovery.grace_s")
+    except SkyRLNatError as error:
+        run.console.warn(f"step {run.step} could not be saved: {error}")

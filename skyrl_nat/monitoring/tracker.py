@@ -137,6 +137,10 @@ class Tracker:
         _recorded(lambda: self._jsonl.log(step, numbers))
         self._each(lambda backend: backend.log(step, numbers))
 
+    def run_ids(self) -> dict[str, str]:
+        """Return under which id each service that gives one knows this start of the run."""
+        return {name: one.run_id for name, one in self._backends.items() if isinstance(one, WandbBackend)}
+
     def close(self) -> None:
         """Close all back ends."""
         self._each(lambda backend: backend.close())

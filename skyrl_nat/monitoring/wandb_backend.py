@@ -47,6 +47,11 @@ class WandbBackend:
                 raise
             self._take_spare(error)
 
+    @property
+    def run_id(self) -> str:
+        """WandB's id of this run."""
+        return str(self._run.id)
+
     def rewind(self, step: int) -> None:
         """Mark the run as one that goes on after `step`."""
         self._begin(step)

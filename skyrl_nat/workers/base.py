@@ -20,6 +20,7 @@ from skyrl_nat.monitoring.usage import Activity, ActivityLog, Usage
 from skyrl_nat.workers import process_group
 from skyrl_nat.workers.model import PackedCausalLM, build_packed_model, load_weights, reshard, shard
 from skyrl_nat.workers.offload import HostMemory, timed
+from skyrl_nat.workers.random_state import seed_random
 from skyrl_nat.workers.sequence_parallel import join_sequence_ranks
 
 P = ParamSpec("P")
@@ -69,7 +70,7 @@ class ModelWorker:
             device: `cpu` or `cuda`.
             temperature: Sampling temperature whose log-probs are wanted, > 0.
             num_threads: CPU threads of this process; 0 leaves torch's own number.
-            seed: Seed of torch in this process.
+            seed: Seed of this process.
             num_replicas: Copies of the model among the ranks.
         """
         self.model_path = model_path
@@ -118,7 +119,7 @@ class ModelWorker:
         """
         if self.num_threads:
             torch.set_num_threads(self.num_threads)
-        torch.manual_seed(self.seed)
+        seed_random(self.seed % 2**32)
         self.device = process_group.rank_device(self.device_type)
         path = resolve_model(self.model_path)
         module = build_packed_model(

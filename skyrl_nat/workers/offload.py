@@ -44,13 +44,13 @@ class HostMemory:
         if self._away:
             return 0
         storages = _storages(self._tensors())
-        self._reserve(sum(_aligned(storage.nbytes()) for storage in storages), storages)
+        self._reserve(sum(aligned(storage.nbytes()) for storage in storages), storages)
         start = 0
         for storage in storages:
             host = self._buffer[start : start + storage.nbytes()]
             host.copy_(_bytes_of(storage), non_blocking=True)
             self._away[storage._cdata] = storage, host
-            start += _aligned(storage.nbytes())
+            start += aligned(storage.nbytes())
         _synchronize(storages)
         for storage in storages:
             storage.resize_(0)
@@ -87,26 +87,37 @@ class HostMemory:
                 self.offload()
 
     def _reserve(self, size: int, storages: list[torch.UntypedStorage]) -> None:
-        """Have a buffer of at least some bytes; page-locked for GPUs, so that copies run at the bus's speed.
+        """Have a buffer of at least some bytes."""
+        if self._buffer.numel() < size:
+            is_pinned = any(storage.device.type == "cuda" for storage in storages)
+            self._buffer = host_buffer(size, is_pinned=is_pinned, purpose="model.offload")
 
-        Raises:
-            WorkerError: So much memory cannot be locked.
-        """
-        if self._buffer.numel() >= size:
-            return
-        self._buffer = torch.empty(size, dtype=torch.uint8)
-        if any(storage.device.type == "cuda" for storage in storages):
-            # torch's own pinned allocator rounds up to powers of two: of a large buffer up to half would be lost.
-            cuda: Any = torch.cuda.cudart()
-            place = self._buffer.data_ptr()
-            code = int(cuda.cudaHostRegister(place, size, _PORTABLE))
-            if code:
-                raise WorkerError(
-                    f"model.offload must be able to page-lock {size / 2**30:.1f} GiB of host memory, got CUDA error "
-                    f"{code}. Raise the limit of locked memory (ulimit -l) or use model.offload=none."
-                )
-            # Memory that is freed while it is locked could not be locked again for whoever gets it next.
-            weakref.finalize(self._buffer, cuda.cudaHostUnregister, place)
+
+def host_buffer(size: int, *, is_pinned: bool, purpose: str) -> Tensor:
+    """Return host memory, page-locked for GPUs, so that copies run at the bus's speed.
+
+    Args:
+        size: In bytes.
+        is_pinned: Whether it is page-locked.
+        purpose: Key of the config that asks for it.
+
+    Raises:
+        WorkerError: So much memory cannot be locked.
+    """
+    buffer = torch.empty(size, dtype=torch.uint8)
+    if is_pinned:
+        # torch's own pinned allocator rounds up to powers of two: of a large buffer up to half would be lost.
+        cuda: Any = torch.cuda.cudart()
+        place = buffer.data_ptr()
+        code = int(cuda.cudaHostRegister(place, size, _PORTABLE))
+        if code:
+            raise WorkerError(
+                f"{purpose} must be able to page-lock {size / 2**30:.1f} GiB of host memory, got CUDA error {code}. "
+                "Raise the limit of locked memory (ulimit -l) or do without it."
+            )
+        # Memory that is freed while it is locked could not be locked again for whoever gets it next.
+        weakref.finalize(buffer, cuda.cudaHostUnregister, place)
+    return buffer
 
 
 def timed(move: Callable[[], int]) -> dict[str, float]:
@@ -126,7 +137,8 @@ def _bytes_of(storage: torch.UntypedStorage) -> Tensor:
     return torch.empty(0, dtype=torch.uint8, device=storage.device).set_(storage)  # type: ignore[call-overload]
 
 
-def _aligned(size: int) -> int:
+def aligned(size: int) -> int:
+    """Return the bytes that so many take in a host buffer."""
     return -(-size // _ALIGNMENT) * _ALIGNMENT
 
 

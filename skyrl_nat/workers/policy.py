@@ -12,14 +12,15 @@ from torch import Tensor
 
 from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.checkpoint.pretrained import resolve_model, write_hf_folder
-from skyrl_nat.checkpoint.sharded import load_sharded, save_sharded, state_tensors
+from skyrl_nat.checkpoint.sharded import state_tensors
 from skyrl_nat.config.algorithm import AlgorithmConfig
 from skyrl_nat.config.model import ModelConfig, Offload, OptimizerConfig
 from skyrl_nat.errors import StoppedError, WeightSyncError, WorkerError
 from skyrl_nat.monitoring.usage import Activity
 from skyrl_nat.weight_sync.adapters import adapter_shapes
 from skyrl_nat.weight_sync.base import TensorSpec, tensor_digest
-from skyrl_nat.workers.base import ModelWorker, noted
+from skyrl_nat.workers.base import noted
+from skyrl_nat.workers.checkpointed import CheckpointedWorker
 from skyrl_nat.workers.lora import adapter_matrices, adapters_off, write_adapter
 from skyrl_nat.workers.model import PREFIX, checkpoint_parameters, frozen_weights, full_weights, trained_parameters
 from skyrl_nat.workers.objective import PEAKS, SUMS, StepConstants, micro_batch_loss, named_metrics
@@ -28,7 +29,7 @@ from skyrl_nat.workers.optimizer import build_optimizer, lr_at, optimizer_tensor
 from skyrl_nat.workers.process_group import full_shape, full_tensor
 
 
-class PolicyWorker(ModelWorker):
+class PolicyWorker(CheckpointedWorker):
     """One rank of the policy. Every method but `ping` is called on all ranks together."""
 
     def __init__(  # noqa: PLR0913 - one keyword per config section beats a bag of settings
@@ -57,7 +58,7 @@ class PolicyWorker(ModelWorker):
             temperature: Sampling temperature in training, > 0.
             total_steps: Optimizer steps of the whole run, for the schedule.
             num_threads: CPU threads of this process; 0 leaves torch's own number.
-            seed: Seed of torch in this process.
+            seed: Seed of this process.
             pushes_adapters: Whether adapters alone go to the engines, not their sum with the frozen weights.
             num_replicas: Copies of the model among the ranks.
         """
@@ -74,11 +75,6 @@ class PolicyWorker(ModelWorker):
         self.algorithm = algorithm
         self.total_steps = total_steps
         self.pushes_adapters = pushes_adapters
-        self.num_steps = 0
-        """Optimizer steps applied."""
-        self.num_skipped = 0
-        """Steps skipped because of their gradients, in all."""
-        self.num_skipped_in_a_row = 0
         self._optimizer: torch.optim.AdamW | None = None
         self._host = {Offload.optimizer: HostMemory(lambda: optimizer_tensors(self.optimizer)), **self._host}
         self._sender: Any = None
@@ -244,32 +240,6 @@ class PolicyWorker(ModelWorker):
                 "a weight channel must be open before weights are sent, got none. Call connect_weights first."
             )
 
-    def save(self, folder: str | Path) -> None:
-        """Write model, optimizer and step counters as a sharded checkpoint.
-
-        Args:
-            folder: The same shared folder on all ranks.
-        """
-        counters = {
-            "num_steps": self.num_steps,
-            "num_skipped": self.num_skipped,
-            "num_skipped_in_a_row": self.num_skipped_in_a_row,
-        }
-        save_sharded(Path(folder), self._state_tensors(), counters, self._value_of)
-
-    def load(self, folder: str | Path) -> None:
-        """Take model, optimizer and step counters from a checkpoint of any number of ranks.
-
-        Args:
-            folder: Written by `save`.
-        """
-        self.onload()
-        names = ("num_steps", "num_skipped", "num_skipped_in_a_row")
-        counters = load_sharded(Path(folder), self._state_tensors(), names)
-        self.num_steps = counters["num_steps"]
-        self.num_skipped = counters["num_skipped"]
-        self.num_skipped_in_a_row = counters["num_skipped_in_a_row"]
-
     def export_hf(self, folder: str | Path, dtype: str | None = None) -> None:
         """Write a Hugging Face folder with weights, config and tokenizer, and adapters beside them (rank 0 writes).
 
@@ -332,12 +302,6 @@ class PolicyWorker(ModelWorker):
                 kept[name] = tensor.cpu()
         return kept
 
-    def _value_of(self, tensor: Tensor) -> Tensor:
-        """Return a tensor as it is in host memory if it is there."""
-        for memory in self._host.values():
-            tensor = memory.value_of(tensor)
-        return tensor
-
     def _accumulate(self, micro_batch: MicroBatch, constants: StepConstants, sums: Tensor, peaks: Tensor) -> None:
         """Add one micro-batch's gradient, and its statistics in place."""
         on_device = micro_batch.to(self.device)
@@ -368,7 +332,6 @@ class PolicyWorker(ModelWorker):
         return grad_norm
 
     def _state_tensors(self) -> dict[str, Tensor]:
-        """Return this rank's part of what a checkpoint holds, to be read or filled in place."""
         return state_tensors(trained_parameters(self.module), self.optimizer)
 
     def _count_skipped(self, is_applied: bool, grad_norm: float) -> None:

@@ -25,6 +25,11 @@ class Run:
         self.console = SimpleNamespace(warn=lambda text: None)
         self.keeper = SimpleNamespace(keep=for_ever)
         self.policy = SimpleNamespace(probe=self.probe)
+        self.saver = SimpleNamespace(finish=self.settle)
+        self.is_settled = False
+
+    async def settle(self) -> None:
+        self.is_settled = True
 
     async def probe(self, timeout_s: float) -> dict[int, str]:
         return {0: "dead"} if self.is_policy_ill else {}
@@ -33,8 +38,9 @@ class Run:
         self.num_restarts += 1
         self.step = self.saved_step
 
-    async def save_checkpoint(self) -> None:
-        self.saved_step = self.step
+    async def save_last_step(self) -> None:
+        if not self.devices.is_in_step:
+            self.saved_step = self.step
 
 
 async def for_ever() -> None:
@@ -59,6 +65,7 @@ def test_lost_ranks_are_replaced_and_training_goes_on() -> None:
     run = Run(work)
     start(run)
     assert run.num_restarts == 2
+    assert run.is_settled, "a checkpoint that is being written is waited for"
 
 
 def test_restarts_are_bounded_but_a_trained_step_forgives() -> None:
