@@ -4,7 +4,7 @@ Of each cell: the run goes on or ends in one named error, before its deadline; n
 unseen; no failure of the machine becomes a reward; after a new start ids, learning rates and versions, and where
 nothing was lost every figure, are those of the undisturbed run. `tests/chaos/cells.py` is the table of what must come.
 
-    usage: chaos_matrix.py [--fast] [--only TEXT] [--json FILE] [--keep FOLDER]
+    usage: chaos_matrix.py [--fast] [--only TEXT ...] [--json FILE] [--keep FOLDER]
 
 Prints a line as soon as an outcome is known, then the table with verdicts. Exit code 1 where a cell failed.
 """
@@ -33,13 +33,18 @@ from chaos.drive import Result, only  # noqa: E402
 from chaos.matrix import play_all  # noqa: E402
 
 
-def chosen(text: str, *, is_fast: bool) -> list[Chain]:
+def chosen(texts: Sequence[str], *, is_fast: bool) -> list[Chain]:
     """Return the chains with the cells that are asked for."""
     possible = [chain for chain in CHAINS if not chain.small_disk_mib or os.geteuid() == 0]
     for chain in set(CHAINS) - set(possible):
         print(f"left out: chain {chain.name} mounts a small disk, which only root may do", flush=True)
     return [
-        only(chain, lambda cell, chain=chain: (cell.is_fast or not is_fast) and text in f"{chain.name} / {cell.name}")
+        only(
+            chain,
+            lambda cell, chain=chain: (
+                (cell.is_fast or not is_fast) and any(text in f"{chain.name} / {cell.name}" for text in texts)
+            ),
+        )
         for chain in possible
     ]
 
@@ -60,11 +65,11 @@ def main() -> int:
     """Read the options, play, print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--fast", action="store_true", help="the cells that CI runs")
-    parser.add_argument("--only", default="", metavar="TEXT", help="cells whose `chain / name` contains this")
+    parser.add_argument("--only", nargs="+", metavar="TEXT", help="cells whose `chain / name` contains one of these")
     parser.add_argument("--json", type=Path, help="write the matrix there")
     parser.add_argument("--keep", type=Path, help="leave runs and outputs in this new folder")
     options = parser.parse_args()
-    chains = chosen(options.only, is_fast=options.fast)
+    chains = chosen(options.only or [""], is_fast=options.fast)
     total = sum(len(chain.cells) for chain in chains)
     if not total:
         parser.error(f"--only must name a cell, got {options.only!r}. See tests/chaos/cells.py")

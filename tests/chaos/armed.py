@@ -12,6 +12,11 @@ from typing import Any
 FOLDER = "SKYRL_NAT_CHAOS"
 """Environment variable: folder of the run's faults. Also marks all processes of the run."""
 EVENTS = "events.jsonl"
+EXCEPTION = "exception"
+
+
+class BrokenError(RuntimeError):
+    """An error of no type that the product knows."""
 
 
 def folder() -> Path:
@@ -50,3 +55,9 @@ def struck(role: str, method: str) -> str:
         arm(role, method, order["fault"], order["times"] - 1)
     note(what="struck", fault=order["fault"], role=role, method=method, pid=os.getpid())
     return order["fault"]
+
+
+def fail(fault: str) -> None:
+    """Raise where that is the fault."""
+    if fault == EXCEPTION:
+        raise BrokenError("broken on purpose")

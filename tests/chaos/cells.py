@@ -10,8 +10,8 @@ KILLED = (-9, "")
 """Nobody can print a last word after SIGKILL."""
 STOPPED = (130, r"stopped\. Go on with resume=latest")
 
-END_S, RESUME_S = 60.0, 120.0
-"""Until a run that ends has ended; until one that is started anew has trained the next step."""
+RESUME_S = 300.0
+"""Until a run that is started anew has trained the next step."""
 
 POINTS = {
     "rollout": {"": ("engine", "generate"), "environment": ("environment", "step"), "reward": ("reward", "score")},
@@ -19,6 +19,7 @@ POINTS = {
     "train": {"": ("policy", "train")},
     "push": {"": ("engine", "update_weights"), "export": ("policy", "export_weights")},
     "checkpoint": {"": ("policy", "save")},
+    "background save": {"": ("policy", "write")},
     "rollout file": {"": ("controller", "write")},
     "evaluation file": {"": ("controller", "write")},
     "log": {"": ("controller", "log")},
@@ -222,4 +223,16 @@ LOSSY = Chain(
 )
 """Faults that cost a step or a group: counted, and all that is not lost goes on as before."""
 
-CHAINS = (REPLACED, SURVIVED, ENDED, FULL, LOSSY)
+BACKGROUND = Chain(
+    name="background",
+    overrides=("checkpoint.asynchronous=true",),
+    cells=(
+        *_killed("policy", "background save"),
+        *_stopped("policy", "background save"),
+        _ended("background save"),
+        Cell(fault="SIGTERM twice", phase="background save", expects=STOPPED),
+    ),
+)
+"""Faults while a checkpoint is written beside the training."""
+
+CHAINS = (REPLACED, SURVIVED, ENDED, FULL, LOSSY, BACKGROUND)

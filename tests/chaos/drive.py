@@ -18,11 +18,11 @@ from typing import Any
 from chaos import family
 from chaos.armed import EVENTS, FOLDER
 from chaos.cells import BLOCK, GOES_ON, RESUME_S, Cell, Chain
-from chaos.strikes import BALLAST
+from chaos.strikes import BALLAST, STRIKES
 from letter_family import write_letter_tasks
 from small_run import TINY, environment
-from tiny_model import make_tiny_model
 
+PROGRAM = Path(__file__).parent / "program.py"
 TOTAL_STEPS = 400
 """Of the schedule: more than any chain has."""
 SETTINGS = (
@@ -35,7 +35,7 @@ SETTINGS = (
     "optimizer.schedule=cosine",
     "optimizer.warmup_steps=2",
     "recovery.probe_timeout_s=2",
-    "recovery.stall_timeout_s=25",
+    "recovery.stall_timeout_s=120",
     "recovery.grace_s=20",
     "cluster.call_timeout_s=30",
     "cluster.start_timeout_s=60",
@@ -47,7 +47,7 @@ SETTINGS = (
     "rollout.rollout_timeout_s=40",
     "weight_sync.timeout_s=20",
     # The deadline of a validation is a dozen of these.
-    "environment.sandbox.job_timeout_s=0.25",
+    "environment.sandbox.job_timeout_s=0.5",
 )
 LOOK_S = 0.05
 GONE_S = 20.0
@@ -88,12 +88,13 @@ class Result:
 class ChainRun:
     """One chain in a work folder."""
 
-    def __init__(self, chain: Chain, work: Path) -> None:
+    def __init__(self, chain: Chain, work: Path, program: Path = PROGRAM) -> None:
         self.chain = chain
         self.folder = work / chain.name
         self._run = self.folder / "runs" / chain.name
         self._faults = work / f"{chain.name}.faults"
         self._work = work
+        self._program = program
         self._launches = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._started = 0.0
@@ -120,6 +121,7 @@ class ChainRun:
                 self.complaints += self._end_in_order()
             finally:
                 self._kill_all()
+                family.remove_memory_groups()
             keep_record(self._run, self._faults / "run")
         return self._faults / "run"
 
@@ -136,19 +138,35 @@ class ChainRun:
             result.complaints.append(f"the fault was not made: {self._last_words()}")
             self._kill_all()
             return
-        # One step is trained after the fault; a run that is to end gets time to show that it does not.
-        until = self.chain.first_step(number) + (3 if cell.expects == GOES_ON else 2 * BLOCK)
+        # One step is trained after the fault; a run that is to end has its whole block for that.
+        until = self.chain.first_step(number) + (3 if cell.expects == GOES_ON else BLOCK)
         is_settled = self._wait_for_step(until, cell.deadline_s - (now() - fired))
         result.seconds = now() - fired
         self._name_outcome(result, is_settled)
+        if not self._was_made(cell, fired):
+            result.complaints.append("the fault was armed and never made")
         if self._process is None:
-            self._damage(cell, result)
-            started = now()
-            if self._start(number + 1) and self._wait_for_step(self.chain.first_step(number) + 3, RESUME_S):
-                result.resumed_s = now() - started
-            else:
-                result.complaints.append(f"the run did not go on after a new start: {self._last_words()}")
-                self._kill_all()
+            self._go_on(number, result)
+
+    def _go_on(self, number: int, result: Result) -> None:
+        """Start a run that has ended anew, with a damaged checkpoint if the cell says so."""
+        self._damage(result.cell, result)
+        started = now()
+        if self._start(number + 1) and self._wait_for_step(self.chain.first_step(number) + 3, RESUME_S):
+            result.resumed_s = now() - started
+        else:
+            result.complaints.append(f"the run did not go on after a new start: {self._last_words()}")
+            self._kill_all()
+        if result.cell.damage and "is damaged and skipped" not in self._output():
+            result.complaints.append("nobody was told of the damaged checkpoint")
+
+    def _was_made(self, cell: Cell, fired: float) -> bool:
+        """Return whether a fault struck: workers and trackers say so themselves."""
+        later = [event for event in self._events() if event["at"] >= fired]
+        if cell.fault == "tracker down":
+            return any(event["what"] == "tracker" and event["pids"] for event in later)
+        made = [event for event in later if event["what"] == "struck" and event["fault"] == cell.fault]
+        return cell.fault in STRIKES or len(made) > 0
 
     def _name_outcome(self, result: Result, is_settled: bool) -> None:
         cell = result.cell
@@ -190,11 +208,10 @@ class ChainRun:
             *self.chain.overrides,
             "resume=latest",
         ]
-        program = str(Path(__file__).parent / "program.py")
         self._launches += 1
         with (self._faults / f"output_{self._launches}.txt").open("wb") as output:
             self._process = subprocess.Popen(
-                [sys.executable, program, str(plan), "train", *arguments],
+                [sys.executable, str(self._program), str(plan), "train", *arguments],
                 env={**environment(), FOLDER: str(self._faults)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
@@ -326,6 +343,8 @@ def now() -> float:
 def task_overrides(work: Path) -> list[str]:
     """Return the overrides that name model and tasks; both are made once."""
     if not (work / "model").exists():
+        from tiny_model import make_tiny_model  # torch: only here
+
         make_tiny_model(work / "model", hidden_size=64)
     return [f"model.path={work / 'model'}", *write_letter_tasks(work, family.NAME), *TINY]
 

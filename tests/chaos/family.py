@@ -7,8 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from chaos.armed import struck
-from chaos.workers import fail
+from chaos.armed import fail, struck
 from letter_family import LetterEnv, LetterValidator
 from skyrl_gym.envs.base_text_env import BaseTextEnvStepOutput
 
@@ -58,6 +57,13 @@ def run_out_of_memory() -> None:
 
 
 _kept: list[bytearray] = []
+
+
+def remove_memory_groups() -> None:
+    """Remove the limits of processes that are gone."""
+    for group in MEMORY_GROUPS.glob("chaos_*"):
+        with contextlib.suppress(OSError):
+            group.rmdir()
 
 
 def open_family(config: EnvironmentConfig) -> Family:

@@ -30,8 +30,10 @@ from skyrl_nat.rollouts.recorder import RolloutRecorder
 
 PHASES = {"train": "train", "push": "push", "save": "checkpoint"}
 """Phase of `Devices` -> name in the matrix; who plays is known by the rollout."""
+BESIDE = {"write": "background save"}
+"""Method of the policy that is called beside the run's phases -> name in the matrix."""
 LABELS = {"train": "rollout", "eval": "evaluation"}
-WELL_S = 60.0
+WELL_S = 90.0
 """Until a worker that was lost is replaced."""
 _playing: ContextVar[str] = ContextVar("playing", default="")
 
@@ -68,9 +70,9 @@ class Plan:
             await asyncio.sleep(0.05)
 
 
-def current_phase(plan: Plan) -> str:
-    """Return the phase in the matrix's words: of the rollout that is being played, else of the run."""
-    return _playing.get() or PHASES.get(plan.scene.phase, "")
+def current_phase(plan: Plan, method: str) -> str:
+    """Return the phase in the matrix's words: of what goes on beside the run, or of the run."""
+    return _playing.get() or BESIDE.get(method) or PHASES.get(plan.scene.phase, "")
 
 
 def follow_run(plan: Plan) -> None:
@@ -80,7 +82,7 @@ def follow_run(plan: Plan) -> None:
         object.__setattr__(self, name, value)
         if name == "step":
             plan.scene.step = value
-            plan.scene.end_step()
+            plan.scene.give_back()
 
     original = Devices.in_phase
 
@@ -92,6 +94,7 @@ def follow_run(plan: Plan) -> None:
                 yield
             finally:
                 plan.scene.phase = before
+                plan.scene.give_back()
 
     begin = Run.begin_step
 
@@ -115,7 +118,7 @@ def follow_calls(plan: Plan) -> None:
     @contextlib.contextmanager
     def waiting(self: ActorGroup, rank: int, method: str) -> Iterator[None]:
         with wait(self, rank, method):
-            plan.at_call(current_phase(plan), self.role, method, rank, is_sent=True)
+            plan.at_call(current_phase(plan, method), self.role, method, rank, is_sent=True)
             yield
 
     def before(name: str, has_rank: bool) -> None:
@@ -126,7 +129,7 @@ def follow_calls(plan: Plan) -> None:
             rank, method = (args[0], args[1]) if has_rank else (self.ranks[0], args[0])
             if name == "call_one":
                 _playing.set(LABELS.get(label_of(args[2:]), ""))
-            plan.at_call(current_phase(plan), self.role, method, rank, is_sent=False)
+            plan.at_call(current_phase(plan, method), self.role, method, rank, is_sent=False)
             return original(self, *args, **kwargs)
 
         setattr(ActorGroup, name, call)

@@ -48,8 +48,8 @@ class Scene:
             for group in self.groups.values()
         )
 
-    def end_step(self) -> None:
-        """Give back what a fault has taken: a full disk is full for a step."""
+    def give_back(self) -> None:
+        """Give back what a fault has taken: a full disk is full for a step or a phase."""
         ballast().unlink(missing_ok=True)
 
 

@@ -3,25 +3,14 @@
 from dataclasses import replace
 from typing import Any
 
-from chaos.armed import struck
+from chaos.armed import fail, struck
 from torch import Tensor
 
 from skyrl_nat.engines.hf import HfEngine
 from skyrl_nat.types import Completion, GenerationRequest
 from skyrl_nat.workers.policy import PolicyWorker
 
-EXCEPTION = "exception"
 NAN_GRADIENT = "NaN gradient"
-
-
-class BrokenError(RuntimeError):
-    """An error of no type that the product knows."""
-
-
-def fail(fault: str) -> None:
-    """Raise where that is the fault."""
-    if fault == EXCEPTION:
-        raise BrokenError("broken on purpose")
 
 
 class ChaosPolicy(PolicyWorker):
