@@ -35,9 +35,9 @@ from chaos.matrix import play_all  # noqa: E402
 
 def chosen(texts: Sequence[str], *, is_fast: bool) -> list[Chain]:
     """Return the chains with the cells that are asked for."""
-    possible = [chain for chain in CHAINS if not chain.small_disk_mib or os.geteuid() == 0]
+    possible = [chain for chain in CHAINS if not chain.needs_root or os.geteuid() == 0]
     for chain in set(CHAINS) - set(possible):
-        print(f"left out: chain {chain.name} mounts a small disk, which only root may do", flush=True)
+        print(f"left out: chain {chain.name} needs a disk or networks of its own, which only root may make", flush=True)
     return [
         only(
             chain,
@@ -87,27 +87,42 @@ def main() -> int:
             flush=True,
         )
 
+    results: list[Result] = []
+    is_whole = False
     with tempfile.TemporaryDirectory(prefix="chaos-") as temporary:
         work = options.keep or Path(temporary)
         work.mkdir(parents=True, exist_ok=True)
-        results = play_all(chains, work.resolve(), report)
-    seconds = time.monotonic() - started
-    show(results, seconds)
-    if options.json is not None:
-        options.json.write_text(json.dumps(summary(results, seconds), indent=1) + "\n", encoding="utf-8")
-    return 1 if any(result.complaints for result in results) else 0
+        try:
+            for judged in play_all(chains, work.resolve(), report):
+                results += judged
+            is_whole = True
+        finally:
+            # Also of a matrix that was cut off: chains that were played to their end are judged.
+            seconds = time.monotonic() - started
+            show(results, seconds)
+            if options.json is not None:
+                write_summary(options.json, results, seconds)
+    return 1 if not is_whole or any(result.complaints for result in results) else 0
 
 
-def summary(results: Sequence[Result], seconds: float) -> dict[str, object]:
-    """Return the matrix as JSON data."""
-    return {
-        "date": time.strftime("%Y-%m-%d"),
+def write_summary(file: Path, results: Sequence[Result], seconds: float) -> None:
+    """Write the matrix; cells that an earlier call wrote stay, unless they were played again."""
+    before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"runs": [], "matrix": []}
+    date = time.strftime("%Y-%m-%d")
+    run = {"date": date, "cells": len(results), "seconds": round(seconds)}
+    found = {(cell["chain"], cell["cell"]): cell for cell in before["matrix"]}
+    found |= {(result.chain, result.cell.name): {**result.to_dict(), "date": date} for result in results}
+    names = [(chain.name, cell.name) for chain in CHAINS for cell in chain.cells]
+    matrix = [found[name] for name in names if name in found]
+    summary = {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "seconds": round(seconds),
-        "cells": len(results),
-        "ok": sum(not result.complaints for result in results),
-        "matrix": [result.to_dict() for result in results],
+        "runs": [*before["runs"], run],
+        "cells": len(matrix),
+        "ok": sum(cell["verdict"] == "ok" for cell in matrix),
+        "never_played": len(names) - len(matrix),
+        "matrix": matrix,
     }
+    file.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -78,6 +78,13 @@ class Chain:
     """Whether the run must be the undisturbed one bit for bit; otherwise in ids, learning rates and versions."""
     small_disk_mib: int = 0
     """Size of a disk of its own that the run folder lies on; 0 uses the common one."""
+    num_nodes: int = 0
+    """Ray nodes with networks of their own; 0 lets the run start Ray by itself."""
+
+    @property
+    def needs_root(self) -> bool:
+        """Whether it mounts a disk or makes networks."""
+        return bool(self.small_disk_mib or self.num_nodes)
 
     def first_step(self, number: int) -> int:
         """Return how many steps are trained before a cell's block."""
@@ -135,8 +142,8 @@ REPLACED = Chain(
 """Workers that die or stand still are replaced, and the run is the undisturbed one."""
 
 
-def _raised(fault: str, victim: str, *phases: str, times: int = 1, is_fast: bool = False) -> tuple[Cell, ...]:
-    return tuple(Cell(fault=fault, victim=victim, phase=phase, times=times, is_fast=is_fast) for phase in phases)
+def _raised(fault: str, victim: str, *phases: str, is_fast: bool = False) -> tuple[Cell, ...]:
+    return tuple(Cell(fault=fault, victim=victim, phase=phase, is_fast=is_fast) for phase in phases)
 
 
 SURVIVED = Chain(
@@ -235,4 +242,21 @@ BACKGROUND = Chain(
 )
 """Faults while a checkpoint is written beside the training."""
 
-CHAINS = (REPLACED, SURVIVED, ENDED, FULL, LOSSY, BACKGROUND)
+NODES = Chain(
+    name="nodes",
+    num_nodes=2,
+    overrides=(
+        "cluster.num_nodes=2",
+        "cluster.num_engines=2",
+        "cluster.num_environment_workers=2",
+        "cluster.num_reward_workers=2",
+        "recovery.node_timeout_s=60",
+    ),
+    cells=(
+        *_raised("network cut", "other node", *PHASES),
+        *_raised("network cut", "policy's node", "train"),
+    ),
+)
+"""Two nodes, a third one comes when one was cut off; the policy goes on there from its newest checkpoint."""
+
+CHAINS = (REPLACED, SURVIVED, ENDED, FULL, LOSSY, BACKGROUND, NODES)

@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from typing import Any
 from chaos import family
 from chaos.armed import EVENTS, FOLDER
 from chaos.cells import BLOCK, GOES_ON, RESUME_S, Cell, Chain
+from chaos.places import several_nodes, small_disk
 from chaos.strikes import BALLAST, STRIKES
 from letter_family import write_letter_tasks
 from small_run import TINY, environment
@@ -97,7 +98,7 @@ class ChainRun:
         self._program = program
         self._launches = 0
         self._process: subprocess.Popen[bytes] | None = None
-        self._started = 0.0
+        self._nodes: Any = None
         self.results = [Result(chain.name, cell) for cell in chain.cells]
         self.complaints: list[str] = []
         """About the end of the whole run."""
@@ -110,7 +111,8 @@ class ChainRun:
             num_steps: That the run must have at least.
         """
         self._faults.mkdir(parents=True)
-        with small_disk(self.folder, self.chain.small_disk_mib):
+        with small_disk(self.folder, self.chain.small_disk_mib), several_nodes(self.chain, self._faults) as nodes:
+            self._nodes = nodes
             try:
                 for number, result in enumerate(self.results):
                     self._play_cell(number, result)
@@ -133,6 +135,9 @@ class ChainRun:
         if self._process is None and not self._start(number):
             result.complaints.append("the run did not start again")
             return
+        if self._nodes and number:
+            # In the place of the one that the last fault took.
+            self._nodes.start(f"n{number}", 1)
         fired = self._wait_for_fault(number)
         if fired is None:
             result.complaints.append(f"the fault was not made: {self._last_words()}")
@@ -226,6 +231,8 @@ class ChainRun:
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(60)
         is_in_order = self._process.poll() == 130
+        if self._nodes:
+            self._nodes.close()
         found = [] if is_in_order else [f"the run must end in order after its last cell: {self._last_words()}"]
         return found + self._leftovers()
 
@@ -358,20 +365,6 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 def keep_record(run: Path, target: Path) -> None:
     """Copy what the judge reads."""
     shutil.copytree(run, target, ignore=shutil.ignore_patterns("checkpoints", "wandb", "tensorboard"))
-
-
-@contextlib.contextmanager
-def small_disk(folder: Path, size_mib: int) -> Iterator[None]:
-    """Put a small disk below a folder, where a size is given."""
-    folder.mkdir()
-    if not size_mib:
-        yield
-        return
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_mib}m", "tmpfs", str(folder)], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=False)
 
 
 def processes_of(faults: Path) -> dict[int, str]:

@@ -1,6 +1,7 @@
 """All chains against one undisturbed run."""
 
-from collections.abc import Callable, Sequence
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from chaos.cells import BLOCK, Chain
@@ -8,18 +9,22 @@ from chaos.drive import ChainRun, Result
 from chaos.judge import Record, complaints, complaints_of_whole
 
 
-def play_all(chains: Sequence[Chain], work: Path, report: Callable[[Result], None]) -> list[Result]:
+def play_all(chains: Sequence[Chain], work: Path, report: Callable[[Result], None]) -> Iterator[list[Result]]:
     """Play an undisturbed run and every chain, and judge them.
 
     Args:
         chains: What to play; those without cells are left out.
         work: An empty folder.
         report: Gets each result as soon as its outcome is known, before it is judged.
+
+    Yields:
+        The judged results of each chain.
     """
     chains = [chain for chain in chains if chain.cells]
     longest = max(chain.num_steps for chain in chains)
     undisturbed = play_undisturbed(longest, work)
-    return [result for chain in chains for result in play_chain(chain, work, undisturbed, report)]
+    for chain in chains:
+        yield play_chain(chain, work, undisturbed, report)
 
 
 def play_undisturbed(num_steps: int, work: Path) -> Record:
@@ -36,8 +41,13 @@ def play_undisturbed(num_steps: int, work: Path) -> Record:
 def play_chain(chain: Chain, work: Path, undisturbed: Record, report: Callable[[Result], None]) -> list[Result]:
     """Play and judge one chain; what is wrong with the run as a whole is said of its last cell."""
     played = ChainRun(chain, work)
-    record = Record.read(played.play(report))
     results = played.results
+    try:
+        record = Record.read(played.play(report))
+    except (OSError, AssertionError, ImportError, subprocess.SubprocessError) as error:
+        for result in results:
+            result.complaints.append(f"the chain could not be played: {type(error).__name__}: {error}")
+        return results
     for number, result in enumerate(results):
         first = chain.first_step(number)
         result.complaints += complaints(

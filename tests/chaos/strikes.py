@@ -21,6 +21,8 @@ FREEZE_S = 8.0
 CLOCK_JUMP_S = 3600.0
 BETWEEN_SIGNALS_S = 0.03
 BALLAST = "ballast"
+CABLES = "SKYRL_NAT_CHAOS_CABLES"
+"""Environment variable: what the name of every node's cable begins with."""
 
 
 @dataclass
@@ -116,6 +118,14 @@ def fill_disk(scene: Scene, cell: Cell, rank: int) -> None:
                     file.write(bytes(size))
 
 
+def cut_node(scene: Scene, cell: Cell, rank: int) -> None:
+    """Pull the cable of the policy's node, or of the other one."""
+    home = scene.groups["policy"].identities[0]["node"]
+    others = [one["node"] for one in scene.groups["engine"].identities.values() if one["node"] != home]
+    name = home if cell.victim == "policy's node" else others[0]
+    subprocess.run(["ip", "link", "set", os.environ[CABLES] + name, "down"], check=True)
+
+
 def end_tracker(scene: Scene, cell: Cell, rank: int) -> None:
     """Kill WandB's own processes."""
     found = [child for child in psutil.Process().children(recursive=True) if "wandb" in " ".join(child.cmdline())]
@@ -133,6 +143,7 @@ STRIKES: dict[str, Strike] = {
     "clock jumps back": move_clock(-CLOCK_JUMP_S),
     "disk full": fill_disk,
     "tracker down": end_tracker,
+    "network cut": cut_node,
 }
 """All other faults are made by the worker itself."""
 BEFORE = (arm_worker, fill_disk)

@@ -13,7 +13,7 @@ FAST = [only(chain, lambda cell: cell.is_fast) for chain in CHAINS]
 @pytest.fixture(scope="module")
 def results(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str], Result]:
     found = play_all(FAST, tmp_path_factory.mktemp("chaos"), lambda result: None)
-    return {(result.chain, result.cell.name): result for result in found}
+    return {(result.chain, result.cell.name): result for results in found for result in results}
 
 
 @pytest.mark.parametrize(("chain", "cell"), [(chain.name, cell.name) for chain in FAST for cell in chain.cells])
