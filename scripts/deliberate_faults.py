@@ -264,6 +264,8 @@ TRAINER_FAULTS = [
     *in_file("rollouts/policy_access.py", "rollouts/test_runner.py",
         ("equal-seeds", '{run_seed}/{rollout_id}/{turn}"', '{run_seed}/{turn}"'),
         ("abort-accepted", "if completion.finish_reason is FinishReason.ABORT:", "if False:"),
+        ("nan-log-prob-accepted", "not -math.inf < logprob <= _ROUNDED_ONE", "logprob > _ROUNDED_ONE"),
+        ("unknown-token-accepted", "not 0 <= token < vocab_size", "token < 0"),
         ("budget-ignored", "[self.room(context), self.config.max_new_tokens]", "[self.config.max_new_tokens]")),
     *in_file("rollouts/draft.py", "rollouts/test_runner.py",
         ("end-token-masked", "([True] * len(", "([True] * (len(completion.token_ids) - 1) + [False] * bool("),

@@ -10,6 +10,6 @@ bash "$root/scripts/setup.sh"
 cd "$root"
 case "${1:-}" in
   unit) shift; set -- tests/unit "$@" ;;
-  "") set -- tests/unit tests/integration tests/security ;;
+  "") set -- tests/unit tests/integration tests/security tests/chaos ;;
 esac
 exec .venv/bin/python -m pytest "$@"

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 from letter_family import write_letter_tasks
-from tiny_model import make_tiny_model
 
 TINY = [
     "trainer.steps=2",
@@ -36,6 +35,8 @@ def arguments(folder: Path, *overrides: str) -> list[str]:
     """Return the overrides of a tiny run; model and tasks are made in the folder once."""
     model = folder / "model"
     if not model.exists():
+        from tiny_model import make_tiny_model  # torch: not for those who only want the rest of this file
+
         make_tiny_model(model, hidden_size=64)
     return [f"model.path={model}", f"root_dir={folder / 'runs'}", *write_letter_tasks(folder), *TINY, *overrides]
 

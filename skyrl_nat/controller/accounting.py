@@ -26,10 +26,16 @@ from skyrl_nat.monitoring.usage import Activity, Interval, Usage
 _BYTES = {"float32": 4, "bfloat16": 2}
 _OTHER_READING = {"quantization", "kv_cache_dtype", "speculative_config"}
 """Keys of `engine.extra` with which decoding reads other bytes than the model's shape says."""
+_SET_S = 1.0
+"""The machine's clock was set if it is further than this from where the step's own seconds have brought it."""
 
 
 class StepAccountant:
-    """Keeps the times of one step at a time; it begins where the one before ended, unless something came between."""
+    """Keeps the times of one step at a time; it begins where the one before ended, unless something came between.
+
+    Ranks and engines note wall-clock times, so a step lies on that clock; its length does not change when somebody sets
+    the clock meanwhile.
+    """
 
     def __init__(self, config: RunConfig, topology: Topology, model_path: Path) -> None:
         """Read the model's shape; nobody is asked yet."""
@@ -43,6 +49,8 @@ class StepAccountant:
         self.slowest_step_s = 0.0
         """So far; 0 before the first step."""
         self._start = 0.0
+        self._wall_offset = 0.0
+        """Wall clock minus monotonic clock."""
         self._is_interrupted = True
         self._intervals: list[list[Interval]] = [[] for _ in range(self._num_devices)]
         """By device: what reaches beyond the last step."""
@@ -53,7 +61,8 @@ class StepAccountant:
         self._phases.clear()
         if self._is_interrupted:
             await self._topology.usage()
-            self._start = time.time()
+            self._wall_offset = time.time() - time.monotonic()
+            self._start = self._now()
             self._is_interrupted = False
 
     def interrupt(self) -> None:
@@ -63,11 +72,11 @@ class StepAccountant:
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Add the block's seconds to `time/<name>_s`."""
-        started = time.time()
+        started = time.monotonic()
         try:
             yield
         finally:
-            self._phases[name] += time.time() - started
+            self._phases[name] += time.monotonic() - started
 
     async def end(self, metrics: Mapping[str, float]) -> dict[str, float]:
         """End the step and return its account.
@@ -75,7 +84,7 @@ class StepAccountant:
         Args:
             metrics: What the update returned: token counts of the batch.
         """
-        window = Window(self._start, time.time())
+        window = Window(self._start, self._now())
         self.slowest_step_s = max(self.slowest_step_s, window.seconds)
         usage = await self._topology.usage()
         devices = self._intervals
@@ -87,6 +96,7 @@ class StepAccountant:
         push_s = union_seconds([i for intervals in devices for i in intervals], Activity.PUSH, window)
         self._start = window.end
         self._intervals = [[i for i in intervals if i.end > window.end] for intervals in devices]
+        self._follow_wall_clock()
         card = find_card(one.card for one in usage["policy"])
         work = self._work(metrics, usage["engine"], card)
         return {
@@ -96,6 +106,17 @@ class StepAccountant:
             **gpu_metrics(gpus, window),
             **work_metrics(work, gpus, window, push_s=push_s, card=card),
         }
+
+    def _now(self) -> float:
+        return self._wall_offset + time.monotonic()
+
+    def _follow_wall_clock(self) -> None:
+        """Let the next step begin on the clock that the machine has now, if that was set."""
+        distance = time.time() - self._now()
+        if abs(distance) > _SET_S:
+            self._wall_offset += distance
+            self._start = self._now()
+            self._intervals = [[] for _ in self._intervals]
 
     def _work(self, metrics: Mapping[str, float], engines: list[Usage], card: Card | None) -> StepWork:
         is_bf16 = self._config.model.compute_dtype is Dtype.bfloat16

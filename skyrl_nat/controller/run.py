@@ -22,6 +22,7 @@ from skyrl_nat.controller.saving import Saver, restore
 from skyrl_nat.controller.update import Coefficients
 from skyrl_nat.data.prompts import PromptStream
 from skyrl_nat.data.task_source import TaskSource
+from skyrl_nat.engines.model_folder import vocab_size
 from skyrl_nat.engines.pool import EnginePool
 from skyrl_nat.errors import DeadlineError, StoppedError, WorkerError
 from skyrl_nat.evaluation.evaluator import EvaluationResult
@@ -93,7 +94,7 @@ class Run:
             max_model_len=config.rollout.max_total_tokens,
         )
         self.codec = ChatCodec.from_folder(model_path)
-        policy = PolicyAccess(generate=self.pool.generate, codec=self.codec, config=config.rollout, seed=config.seed)
+        policy = self._policy_access(vocab_size(model_path))
         self.gateway = Gateway(policy) if config.rollout.harness else None
         """Listens while the run is open; None where environments play."""
         self.runner = GroupRunner(
@@ -245,6 +246,16 @@ class Run:
         """Return whether a group stays in the batch under `algorithm.dynamic_sampling=filter`."""
         algorithm = self.config.algorithm
         return algorithm.dynamic_sampling is not DynamicSampling.filter or has_signal(group, algorithm)
+
+    def _policy_access(self, vocab_size: int) -> PolicyAccess:
+        config = self.config
+        return PolicyAccess(
+            generate=self.pool.generate,
+            codec=self.codec,
+            config=config.rollout,
+            seed=config.seed,
+            vocab_size=vocab_size,
+        )
 
     def _make_player(self, policy: PolicyAccess, gateway: Gateway | None) -> Player:
         config, environments = self.config, self.topology.environments

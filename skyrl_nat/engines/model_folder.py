@@ -44,6 +44,12 @@ def num_query_heads(folder: Path) -> int:
     return int(config.get("text_config", config)["num_attention_heads"])
 
 
+def vocab_size(folder: Path) -> int:
+    """Return the number of token ids that the model can sample, padding of its matrices included."""
+    config = read_config(folder)
+    return int(config.get("text_config", config)["vocab_size"])
+
+
 def kv_bytes_per_token(folder: Path, dtype: torch.dtype) -> int:
     """Return the bytes of keys and values that one token needs over all layers."""
     config = read_config(folder)

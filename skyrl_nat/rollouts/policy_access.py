@@ -1,14 +1,19 @@
 """Asking the policy for one completion: limits, seed and the checks of what comes back."""
 
 import hashlib
+import math
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import NoReturn
 
 from skyrl_nat.config.rollout import RolloutConfig
 from skyrl_nat.errors import EngineError
 from skyrl_nat.rollouts.chat import ChatCodec
 from skyrl_nat.types import Completion, FinishReason, GenerationRequest, SamplingParams
 
+_ROUNDED_ONE = 1e-3
+"""A probability of one, as the log of a low-precision softmax may have it."""
 GenerateFn = Callable[[GenerationRequest], Awaitable[Completion]]
 
 
@@ -40,6 +45,8 @@ class PolicyAccess:
     config: RolloutConfig
     seed: int
     """Of all sampling in the run."""
+    vocab_size: int = sys.maxsize
+    """Of the model: token ids are below it."""
 
     def room(self, context: list[int]) -> int:
         """Return how many tokens may follow a context; below 1 where it is full."""
@@ -78,7 +85,7 @@ class PolicyAccess:
             ),
         )
         completion = await self.generate(request)
-        _check_completion(request, completion)
+        _check_completion(request, completion, self.vocab_size)
         return completion
 
 
@@ -88,12 +95,21 @@ def request_seed(run_seed: int, rollout_id: str, turn: int) -> int:
     return int.from_bytes(digest[:7], "big")
 
 
-def _check_completion(request: GenerationRequest, completion: Completion) -> None:
+def _check_completion(request: GenerationRequest, completion: Completion, vocab_size: int) -> None:
+    """Refuse what cannot be a sample of the policy: it would be scored and trained as if it were."""
+    if not isinstance(completion, Completion):
+        _refuse(request, "answer", f"{completion!r:.80}")
     if completion.finish_reason is FinishReason.ABORT:
-        raise EngineError(f"The engine must finish request {request.request_id}, it was aborted. It is retried")
-    lengths = (len(completion.token_ids), len(completion.logprobs), len(completion.token_versions))
+        _refuse(request, "finish", "it aborted")
+    tokens, logprobs = completion.token_ids, completion.logprobs
+    lengths = (len(tokens), len(logprobs), len(completion.token_versions))
     if len(set(lengths)) != 1:
-        raise EngineError(
-            f"The engine must give a log-prob and a version for every token of request {request.request_id}, got "
-            f"{lengths[1]} and {lengths[2]} for {lengths[0]} tokens. It is retried"
-        )
+        _refuse(request, "give a log-prob and a version for every token of", f"{lengths[1:]} for {lengths[0]} tokens")
+    if strange := [token for token in tokens if not 0 <= token < vocab_size]:
+        _refuse(request, f"sample tokens below {vocab_size} for", f"{strange[:5]}")
+    if any(not -math.inf < logprob <= _ROUNDED_ONE for logprob in logprobs):
+        _refuse(request, "give log-probs of probabilities above 0 for", f"{logprobs[:5]}")
+
+
+def _refuse(request: GenerationRequest, must: str, found: str) -> NoReturn:
+    raise EngineError(f"The engine must {must} request {request.request_id}, got {found}. It is retried")

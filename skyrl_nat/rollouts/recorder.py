@@ -40,9 +40,14 @@ def write_groups(path: Path, groups: Sequence[RolloutGroup]) -> None:
     lines = [rollout_record(rollout, group) for group in groups for rollout in group.rollouts]
     text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     part = path.with_suffix(".part")
-    # A lone surrogate in model text must not lose the batch; it becomes U+FFFD.
-    part.write_text(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), encoding="utf-8")
-    part.replace(path)
+    try:
+        # A lone surrogate in model text must not lose the batch; it becomes U+FFFD.
+        part.write_text(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), encoding="utf-8")
+        part.replace(path)
+    except OSError:
+        # What a full disk took of it would stay there for ever.
+        part.unlink(missing_ok=True)
+        raise
 
 
 def rollout_record(rollout: Rollout, group: RolloutGroup) -> dict[str, Any]:

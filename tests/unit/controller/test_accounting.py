@@ -60,8 +60,9 @@ NOTHING = {"policy": [train(0, 0)], "engine": [engine()]}
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    clock = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(accounting, "time", SimpleNamespace(time=lambda: clock.now))
+    clock = SimpleNamespace(now=100.0, set_by=0.0)
+    times = SimpleNamespace(time=lambda: clock.now + clock.set_by, monotonic=lambda: clock.now - 77.0)
+    monkeypatch.setattr(accounting, "time", times)
     return clock
 
 
@@ -179,3 +180,26 @@ def test_phases_are_the_controllers_and_start_anew(tmp_path: Path, clock: Simple
         return await account.end(BATCH)
 
     assert [asyncio.run(step(seconds))["time/rollout_s"] for seconds in (3.0, 4.0)] == [3.0, 4.0]
+
+
+@pytest.mark.parametrize("set_by", [3600.0, -3600.0])
+def test_a_clock_that_is_set_within_a_step_is_not_time_that_passed(
+    tmp_path: Path, clock: SimpleNamespace, set_by
+) -> None:
+    """The watchdog allows ten times the slowest step: an hour that never was would let a run hang for ten."""
+    first = {"policy": [train(102.0, 104.0)], "engine": [engine()]}
+    second = {"policy": [train(113.0 + set_by, 118.0 + set_by)], "engine": [engine()]}
+    account = accountant(tmp_path, (), NOTHING, first, second)
+
+    async def step() -> dict[str, float]:
+        await account.begin()
+        with account.phase("rollout"):
+            clock.now, clock.set_by = 110.0, set_by
+        return await account.end(BATCH)
+
+    found = asyncio.run(step())
+    assert (found["time/step_s"], found["time/rollout_s"], account.slowest_step_s) == (10.0, 10.0, 10.0)
+    assert (found["gpu/train/share"], found["gpu/idle/share"]) == (0.2, 0.8)
+    found = one_step(account, clock, 120.0)
+    assert found["time/step_s"] == 10.0
+    assert found["gpu/train/share"] == 0.5

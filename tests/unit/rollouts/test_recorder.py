@@ -1,8 +1,11 @@
 """Rollouts as JSON lines."""
 
+import errno
 import json
+from pathlib import Path
 
 import numpy as np
+import pytest
 
 from skyrl_nat.rollouts.recorder import RolloutRecorder, shortest_floats
 from skyrl_nat.types import FinishReason, Outcome, RewardResult, Rollout, RolloutGroup, Task, Turn
@@ -62,6 +65,22 @@ def test_a_step_played_again_replaces_its_file(tmp_path):
     recorder.write(1, [group("old")])
     path = recorder.write(1, [group("new")])
     assert [json.loads(line)["turns"][0]["completion"] for line in path.open()] == ["new"]
+
+
+def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    recorder = RolloutRecorder(tmp_path)
+    recorder.write(7, [group("answer")])
+    before = (tmp_path / "train_000007.jsonl").read_text()
+
+    def write_half(self: Path, text: str, **_: object) -> int:
+        self.write_bytes(text[: len(text) // 2].encode())
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", write_half)
+    with pytest.raises(OSError, match="No space left"):
+        recorder.write(7, [group("answer")])
+    assert [path.name for path in tmp_path.iterdir()] == ["train_000007.jsonl"]
+    assert (tmp_path / "train_000007.jsonl").read_text() == before
 
 
 def test_log_probs_are_written_short_and_keep_every_bit():

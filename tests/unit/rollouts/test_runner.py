@@ -2,6 +2,7 @@
 
 import asyncio
 import itertools
+import math
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from skyrl_nat.types import Completion, FinishReason, GenerationRequest, Outcome
 
 TASK = Task(task_id="t", family="f", payload={"x": 1}, hidden={"secret": 2})
 EOS = 0
+VOCAB_SIZE = 400
 
 
 class Codec:
@@ -46,7 +48,7 @@ class Engine:
         answer = self.script.get(number)
         if isinstance(answer, Exception):
             raise answer
-        return answer or completion([7, 8, EOS])
+        return answer if number in self.script else completion([7, 8, EOS])
 
 
 def completion(tokens, reason=FinishReason.STOP, version=3) -> Completion:
@@ -97,7 +99,9 @@ async def score_by_name(task, rollouts):
 
 def make_runner(engine, world, *, score=score_by_name, codec=None, **config):
     settings = RolloutConfig(**{"max_turns": 4, "max_new_tokens": 8, "max_total_tokens": 64, **config})
-    policy = PolicyAccess(generate=engine.generate, codec=codec or Codec(), config=settings, seed=5)
+    policy = PolicyAccess(
+        generate=engine.generate, codec=codec or Codec(), config=settings, seed=5, vocab_size=VOCAB_SIZE
+    )
     return GroupRunner(player=EnvironmentPlayer(policy, world), score=score, config=settings)
 
 
@@ -192,9 +196,16 @@ def test_failed_engine_call_is_retried_and_then_has_no_reward():
         completion([7], FinishReason.ABORT),
         Completion(token_ids=[7, 8], logprobs=[-1.0], finish_reason=FinishReason.STOP, token_versions=[0, 0]),
         Completion(token_ids=[7], logprobs=[], finish_reason=FinishReason.STOP, token_versions=[0]),
+        replace(completion([7, 8]), logprobs=[-1.0, math.nan]),
+        replace(completion([7, 8]), logprobs=[-math.inf, -1.0]),
+        replace(completion([7, 8]), logprobs=[-1.0, 0.5]),
+        completion([7, VOCAB_SIZE]),
+        completion([-1, 7]),
+        {"text": "lorem ipsum"},
+        None,
     ],
 )
-def test_aborted_or_incomplete_answers_are_retried_never_scored(answer: Completion):
+def test_aborted_incomplete_or_impossible_answers_are_retried_never_scored(answer):
     """EN-05 and EN-07."""
     rollout = play(Engine({0: answer}), World(turns=1)).rollouts[0]
     assert rollout.token_ids == [101, 102, 7, 8, EOS]
@@ -351,26 +362,24 @@ def test_a_history_that_only_grows_stays_one_segment():
 
 
 class Ill(Engine):
-    """Answers after a moment, but request 5 with something else."""
+    """Answers after a moment, but raises in request 5."""
 
-    answer = None
+    error: BaseException
 
     async def generate(self, request):
         if request.request_id.startswith("train-9-5."):
-            if isinstance(self.answer, BaseException):
-                raise self.answer
-            return self.answer
+            raise self.error
         await asyncio.sleep(0.05)
         return completion([7, EOS])
 
 
-@pytest.mark.parametrize("answer", [None, asyncio.CancelledError()])
-def test_what_ends_a_step_leaves_no_sibling_running_and_is_not_swallowed(answer):
-    """EN-02: an answer that is none, or a cancelled call, is neither a rollout nor forgotten."""
+@pytest.mark.parametrize("error", [RuntimeError("a bug"), asyncio.CancelledError()])
+def test_what_ends_a_step_leaves_no_sibling_running_and_is_not_swallowed(error):
+    """EN-02: a cancelled call, or an error of no type of ours, is neither a rollout nor forgotten."""
 
     async def scenario():
         engine = Ill()
-        engine.answer = answer
+        engine.error = error
         runner = make_runner(engine, World(turns=1), score=None)
         with pytest.raises((ExceptionGroup, asyncio.CancelledError)):
             await runner.play_group(TASK, 9, num_rollouts=16, temperature=1.0)

@@ -1,0 +1,262 @@
+"""The matrix as data: which fault hits whom in which phase, what must come of it, and until when."""
+
+from dataclasses import dataclass
+
+BLOCK = 4
+"""Steps that belong to one cell: it is hit in the first half, the rest shows that the run is what it was."""
+
+GOES_ON = "goes on"
+KILLED = (-9, "")
+"""Nobody can print a last word after SIGKILL."""
+STOPPED = (130, r"stopped\. Go on with resume=latest")
+
+RESUME_S = 300.0
+"""Until a run that is started anew has trained the next step."""
+
+POINTS = {
+    "rollout": {"": ("engine", "generate"), "environment": ("environment", "step"), "reward": ("reward", "score")},
+    "evaluation": {"": ("engine", "generate"), "environment": ("environment", "step"), "reward": ("reward", "score")},
+    "train": {"": ("policy", "train")},
+    "push": {"": ("engine", "update_weights"), "export": ("policy", "export_weights")},
+    "checkpoint": {"": ("policy", "save")},
+    "background save": {"": ("policy", "write")},
+    "rollout file": {"": ("controller", "write")},
+    "evaluation file": {"": ("controller", "write")},
+    "log": {"": ("controller", "log")},
+}
+"""Phase -> victim -> the call that is in flight (or about to be made) when the fault strikes."""
+OFFSETS = {"rollout": 1, "train": 1, "rollout file": 1, "log": 1}
+"""Steps of the block that are trained by then; all other phases come once two are."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One fault in one phase."""
+
+    fault: str
+    """Key of `strikes.STRIKES`, or of the faults that a worker makes itself (`workers.py`, `family.py`)."""
+    phase: str
+    victim: str = "controller"
+    expects: tuple[int, str] | str = GOES_ON
+    """`GOES_ON`, or exit code and pattern of the only line of error."""
+    deadline_s: float = 60.0
+    """From the fault until the run trains again or has ended."""
+    times: int = 1
+    """Calls that a fault of a worker hits."""
+    damage: str = ""
+    """What happens to the newest checkpoint while the run is down."""
+    may_lose_evaluation: bool = False
+    """A run that ends in an evaluation, or goes back to a checkpoint in it, does not make up for it."""
+    is_fast: bool = False
+    """Whether it is in the part that CI runs."""
+
+    @property
+    def name(self) -> str:
+        """Unique in the matrix."""
+        return " / ".join(part for part in (self.fault, self.damage, self.victim, self.phase) if part)
+
+    @property
+    def point(self) -> tuple[str, str]:
+        """Role and method of the call at which it strikes."""
+        by_victim = POINTS[self.phase]
+        return by_victim.get(self.victim, by_victim[""])
+
+    @property
+    def offset(self) -> int:
+        """Steps of its block that are trained when it strikes."""
+        return OFFSETS.get(self.phase, 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chain:
+    """Cells that hit one run, one after the other; each has a block of steps of its own."""
+
+    name: str
+    cells: tuple[Cell, ...]
+    overrides: tuple[str, ...] = ()
+    is_exact: bool = True
+    """Whether the run must be the undisturbed one bit for bit; otherwise in ids, learning rates and versions."""
+    small_disk_mib: int = 0
+    """Size of a disk of its own that the run folder lies on; 0 uses the common one."""
+    num_nodes: int = 0
+    """Ray nodes with networks of their own; 0 lets the run start Ray by itself."""
+
+    @property
+    def needs_root(self) -> bool:
+        """Whether it mounts a disk or makes networks."""
+        return bool(self.small_disk_mib or self.num_nodes)
+
+    def first_step(self, number: int) -> int:
+        """Return how many steps are trained before a cell's block."""
+        return BLOCK * number
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of all blocks."""
+        return BLOCK * len(self.cells)
+
+
+def _killed(victim: str, *phases: str, fast: tuple[str, ...] = ()) -> tuple[Cell, ...]:
+    return tuple(
+        Cell(
+            fault="SIGKILL",
+            victim=victim,
+            phase=phase,
+            may_lose_evaluation=victim == "policy" and phase == "evaluation",
+            is_fast=phase in fast,
+        )
+        for phase in phases
+    )
+
+
+def _stopped(victim: str, *phases: str, fast: tuple[str, ...] = ()) -> tuple[Cell, ...]:
+    return tuple(
+        Cell(
+            fault="SIGSTOP for ever",
+            victim=victim,
+            phase=phase,
+            may_lose_evaluation=victim == "policy" and phase == "evaluation",
+            is_fast=phase in fast,
+        )
+        for phase in phases
+    )
+
+
+PHASES = ("rollout", "train", "push", "checkpoint", "evaluation")
+PLAYING = ("rollout", "evaluation")
+
+REPLACED = Chain(
+    name="replaced",
+    overrides=("cluster.num_engines=2",),
+    cells=(
+        *_killed("engine", *PHASES, fast=("rollout", "push")),
+        *_killed("environment", *PLAYING, fast=("rollout",)),
+        *_killed("reward", *PLAYING, fast=("evaluation",)),
+        *_killed("policy", *PHASES, fast=("train",)),
+        *_stopped("engine", "rollout", "push", "evaluation"),
+        *_stopped("environment", *PLAYING),
+        *_stopped("reward", *PLAYING, fast=("rollout",)),
+        *_stopped("policy", *PHASES),
+    ),
+)
+"""Workers that die or stand still are replaced, and the run is the undisturbed one."""
+
+
+def _raised(fault: str, victim: str, *phases: str, is_fast: bool = False) -> tuple[Cell, ...]:
+    return tuple(Cell(fault=fault, victim=victim, phase=phase, is_fast=is_fast) for phase in phases)
+
+
+SURVIVED = Chain(
+    name="survived",
+    overrides=("tracking.backends=[jsonl,console,wandb]", "tracking.wandb_mode=offline"),
+    cells=(
+        *_raised("exception", "environment", *PLAYING, is_fast=True),
+        *_raised("exception", "reward", *PLAYING),
+        *_raised("exception", "engine", *PLAYING),
+        *_raised("slow", "reward", *PLAYING),
+        *_raised("out of memory", "reward", *PLAYING, is_fast=True),
+        *_raised("garbage: too few log-probs", "engine", *PLAYING),
+        *_raised("garbage: NaN log-probs", "engine", *PLAYING, is_fast=True),
+        *_raised("garbage: unknown tokens", "engine", *PLAYING),
+        *_raised("garbage: not a completion", "engine", *PLAYING),
+        *_raised("SIGSTOP, then SIGCONT", "controller", *PHASES),
+        *_raised("clock jumps ahead", "controller", *PHASES),
+        *_raised("clock jumps back", "controller", *PHASES),
+        *_raised("tracker down", "controller", *PLAYING),
+    ),
+)
+"""Faults that one retry mends."""
+
+
+def _ended(phase: str, **more: object) -> Cell:
+    lost = phase == "evaluation"
+    return Cell(fault="SIGKILL", phase=phase, expects=KILLED, may_lose_evaluation=lost, deadline_s=10, **more)  # type: ignore[arg-type]
+
+
+ENDED = Chain(
+    name="ended",
+    cells=(
+        *(
+            Cell(
+                fault="SIGTERM twice",
+                phase=phase,
+                expects=STOPPED,
+                may_lose_evaluation=phase == "evaluation",
+                is_fast=phase == "train",
+            )
+            for phase in PHASES
+        ),
+        *(_ended(phase, is_fast=phase == "checkpoint") for phase in PHASES),
+        _ended("rollout", damage="newest checkpoint corrupted"),
+        _ended("train", damage="newest checkpoint corrupted"),
+        _ended("evaluation", damage="newest checkpoint corrupted"),
+        _ended("train", damage="newest manifest torn", is_fast=True),
+        _ended("push", damage="newest manifest torn"),
+        _ended("checkpoint", damage="newest manifest torn"),
+        Cell(fault="exception", victim="policy", phase="train", expects=(1, r"policy 0 .*failed in `train`")),
+        Cell(fault="exception", victim="policy", phase="checkpoint", expects=(1, r"policy 0 .*failed in `save`")),
+        Cell(fault="exception", victim="export", phase="push", expects=(1, r"The push of version \d+ must reach")),
+        Cell(fault="exception", victim="engine", phase="push", expects=(1, r"The push of version \d+ must reach")),
+    ),
+)
+"""Faults that end a run; it is started anew and goes on as if nothing had been."""
+
+FULL = Chain(
+    name="full_disk",
+    small_disk_mib=48,
+    cells=(
+        Cell(fault="disk full", phase="checkpoint"),
+        Cell(fault="disk full", phase="rollout file", expects=(1, r"No space left on device.*resume=latest")),
+        Cell(
+            fault="disk full",
+            phase="evaluation file",
+            expects=(1, r"No space left on device.*resume=latest"),
+            may_lose_evaluation=True,
+        ),
+        Cell(fault="disk full", phase="log", expects=(1, r"metrics\.jsonl must take every step")),
+    ),
+)
+
+LOSSY = Chain(
+    name="lossy",
+    is_exact=False,
+    overrides=("optimizer.max_skipped_steps=2",),
+    cells=(
+        Cell(fault="NaN gradient", victim="policy", phase="train", is_fast=False),
+        Cell(fault="exception", victim="reward", phase="rollout", times=30),
+        Cell(fault="exception", victim="environment", phase="rollout", times=30),
+        Cell(fault="NaN gradient", victim="policy", phase="train", times=2, expects=(3, r"gradients must be finite")),
+    ),
+)
+"""Faults that cost a step or a group: counted, and all that is not lost goes on as before."""
+
+BACKGROUND = Chain(
+    name="background",
+    overrides=("checkpoint.asynchronous=true",),
+    cells=(
+        *_killed("policy", "background save"),
+        *_stopped("policy", "background save"),
+        _ended("background save"),
+        Cell(fault="SIGTERM twice", phase="background save", expects=STOPPED),
+    ),
+)
+"""Faults while a checkpoint is written beside the training."""
+
+NODES = Chain(
+    name="nodes",
+    num_nodes=2,
+    overrides=(
+        "cluster.num_nodes=2",
+        "cluster.num_engines=2",
+        "cluster.num_environment_workers=2",
+        "cluster.num_reward_workers=2",
+        "recovery.node_timeout_s=60",
+    ),
+    cells=(
+        *_raised("network cut", "other node", *PHASES),
+        *_raised("network cut", "policy's node", "train"),
+    ),
+)
+"""Two nodes, a third one comes when one was cut off; the policy goes on there from its newest checkpoint."""
+
+CHAINS = (REPLACED, SURVIVED, ENDED, FULL, LOSSY, BACKGROUND, NODES)

@@ -1,0 +1,52 @@
+"""Where a chain runs: on a small disk, or on several nodes, each in a network of its own."""
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from chaos.armed import FOLDER
+from chaos.cells import Chain
+from chaos.strikes import CABLES
+from small_run import environment
+
+
+@contextlib.contextmanager
+def small_disk(folder: Path, size_mib: int) -> Iterator[None]:
+    """Put a small disk below a folder, where a size is given."""
+    folder.mkdir()
+    if not size_mib:
+        yield
+        return
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_mib}m", "tmpfs", str(folder)], check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(["umount", "-l", str(folder)], check=False)
+
+
+@contextlib.contextmanager
+def several_nodes(chain: Chain, faults: Path) -> Iterator[Any]:
+    """Start the Ray nodes that a chain wants, and yield them; None for a chain of one machine.
+
+    The first one is the head and offers no cores, so that a node can be cut off from controller and workers alike.
+    """
+    if not chain.num_nodes:
+        yield None
+        return
+    from ray_nodes import QUICK, ray_nodes
+
+    before = dict(os.environ)
+    os.environ.update({**environment(), **QUICK, FOLDER: str(faults)})
+    try:
+        with ray_nodes() as nodes:
+            nodes.start("head", 0)
+            for number in range(chain.num_nodes):
+                nodes.start("bcd"[number], 1)
+            os.environ.update({"RAY_ADDRESS": nodes.address, CABLES: f"v{nodes.name}"})
+            yield nodes
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
