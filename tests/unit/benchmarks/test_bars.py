@@ -44,7 +44,7 @@ def test_lengths_are_lognormal_cut_at_eight_means_and_the_same_in_every_run():
 
 def test_the_bar_of_pushes_wants_both_layouts():
     quick, slow = {"median_s": 0.3}, {"median_s": 0.6}
-    assert weight_push.verdict({"colocated": quick}) == (0.3, "s of the slower push, measured: colocated", False)
+    assert weight_push.verdict({"colocated": quick}) == (0.3, "s of the slower push, measured: colocated", True)
     assert weight_push.verdict({"colocated": quick, "apart": quick})[::2] == (0.3, True)
     assert weight_push.verdict({"colocated": quick, "apart": slow})[::2] == (0.6, False)
     assert weight_push.verdict({"colocated": quick, "apart": {"error": "x"}})[::2] == (None, False)

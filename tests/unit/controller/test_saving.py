@@ -129,6 +129,7 @@ def test_all_that_going_on_needs_comes_back(tmp_path: Path) -> None:
         "step": 3,
         "position": 9,
         "unfinished": [10],
+        "quarantine": LOST,
         "seed": 1,
         "coefficients": {"kl": 0.07, "entropy": 0.002},
         "num_policy_ranks": 1,
