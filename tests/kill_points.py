@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from skyrl_nat.checkpoint import manager
 from skyrl_nat.checkpoint.manager import CheckpointManager
 from skyrl_nat.cli import main
 from skyrl_nat.controller import evaluate, loop
@@ -38,6 +39,17 @@ def cut(owner: Any, name: str, before: Callable[..., Any] = die) -> None:
     setattr(owner, name, replaced)
 
 
+def cut_save(owner: Any, name: str, before: Callable[..., Any] = die) -> None:
+    """Cut what is done for the checkpoint of the step, however far training has gone on meanwhile."""
+    method = getattr(owner, name)
+
+    def replaced(*args: Any) -> Any:
+        is_it = any(isinstance(arg, dict) and arg.get("step") == STEP for arg in args)
+        return before(method, *args) if is_it else method(*args)
+
+    setattr(owner, name, replaced)
+
+
 def note_steps() -> None:
     """Keep `reached` up to date: a run sets its step when it is loaded and when it has trained."""
 
@@ -56,6 +68,12 @@ async def after(method: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     die()
 
 
+def after_writing(method: Callable[..., Any], *args: Any) -> None:
+    """Do the work and die."""
+    method(*args)
+    die()
+
+
 def half_a_line(method: Callable[..., Any], backend: JsonlBackend, step: int, metrics: dict[str, float]) -> None:
     """Leave what a kill in the middle of a write leaves."""
     backend._file.write(f'{{"step": {step}, "loss/policy": 0.'.encode())
@@ -69,7 +87,8 @@ POINTS: dict[str, Callable[[], None]] = {
     "push": lambda: cut(HostTransport, "push", after),
     "rollouts": lambda: cut(recorder.Path, "replace"),
     "log": lambda: cut(JsonlBackend, "log", half_a_line),
-    "checkpoint": lambda: cut(CheckpointManager, "commit"),
+    "checkpoint": lambda: cut_save(CheckpointManager, "commit"),
+    "manifest": lambda: cut_save(manager, "write_manifest", after_writing),
     "evaluation": lambda: cut(evaluate, "play_tasks"),
 }
 

@@ -121,8 +121,15 @@ class _SavePlanner(DefaultSavePlanner):
 
 
 def _cause(error: BaseException) -> str:
-    """Return the first rank's own error in one line; torch prints a traceback of every rank."""
+    """Return the first rank's own error in one line; torch prints a traceback of every rank.
+
+    What the disk said comes first: while torch closes a file that the disk refused, it raises another error.
+    """
     if isinstance(error, CheckpointException):
         error = next((failure[0] for failure in error.failures.values()), error)
+    before: BaseException | None = error
+    while before is not None and not isinstance(before, OSError):
+        before = before.__context__
+    error = before or error
     lines = str(error).splitlines()
     return f"{type(error).__name__}: {lines[0] if lines else ''}"

@@ -3,6 +3,7 @@
 import importlib
 import inspect
 import os
+import signal
 import socket
 import sys
 from typing import Any
@@ -63,7 +64,16 @@ class _Host:
 
 @ray.remote(concurrency_groups={"control": 2, "background": 1})  # pyright: ignore[reportCallIssue]  # not in its stubs
 class ThreadedHost(_Host):
-    """For workers with blocking methods: one call at a time; beside it control calls, and one in the background."""
+    """For workers with blocking methods: one call at a time; beside it control calls, and one in the background.
+
+    SIGTERM, which Slurm sends to every process of a job, is left to the controller: a rank that ended by itself would
+    take the step in flight along, and the save of it.
+    """
+
+    def __init__(self, factory: str, kwargs: dict[str, Any]) -> None:
+        # A function, unlike SIG_IGN, is not inherited by programs that a worker starts.
+        signal.signal(signal.SIGTERM, lambda number, frame: None)
+        super().__init__(factory, kwargs)
 
     def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Run one method of the worker."""

@@ -218,12 +218,9 @@ class Run:
             await self.saver.save()
 
     async def save_last_step(self) -> None:
-        """Save the last whole step before a stop, if it is not saved; wait for a checkpoint that is being written."""
-        if self.devices.is_in_step:
-            await self.saver.settle()
-        else:
-            with self.devices.in_phase("save"):
-                await self.saver.save_last()
+        """Save the step that was just trained and pushed, before a stop, if it is not saved."""
+        with self.devices.in_phase("save"):
+            await self.saver.save_last()
 
     async def load_checkpoint(self, checkpoint: Path) -> None:
         """Go on from a checkpoint."""

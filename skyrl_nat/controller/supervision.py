@@ -78,8 +78,9 @@ async def _train(run: Run) -> None:
 
 
 async def _save_last_step(run: Run) -> None:
+    end = run.saver.settle if run.devices.is_in_step else run.save_last_step
     try:
-        await asyncio.wait_for(run.save_last_step(), run.config.recovery.grace_s)
+        await asyncio.wait_for(end(), run.config.recovery.grace_s)
     except TimeoutError:
         run.console.warn(f"step {run.step} could not be saved within recovery.grace_s")
     except SkyRLNatError as error:

@@ -40,6 +40,15 @@ def goes_on(folder, process, number: int = 3) -> None:
     assert found == list(range(1, len(found) + 1))
 
 
+def test_sigterm_to_one_rank_of_the_policy_is_left_to_the_controller(folder, run):
+    """CK-11."""
+    rank = small_run.pid_of(folder, "hurt", "policy")
+    os.kill(rank, signal.SIGTERM)
+    goes_on(folder, run)
+    assert small_run.pid_of(folder, "hurt", "policy") == rank
+    assert psutil.pid_exists(rank)
+
+
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSTOP])
 @pytest.mark.parametrize("role", ["environment", "reward", "engine", "policy"])
 def test_a_worker_that_dies_or_stands_still_is_replaced_and_the_run_goes_on(folder, run, role: str, number):
@@ -55,7 +64,8 @@ def test_a_worker_that_dies_or_stands_still_is_replaced_and_the_run_goes_on(fold
 
 
 def test_sigterm_saves_the_step_in_flight_and_a_second_one_does_not_break_it(folder, run):
-    """CK-11."""
+    """CK-11: as Slurm does it, to every process of the run."""
+    os.kill(small_run.pid_of(folder, "hurt", "policy"), signal.SIGTERM)
     run.send_signal(signal.SIGTERM)
     time.sleep(0.1)
     run.send_signal(signal.SIGTERM)

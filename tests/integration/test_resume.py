@@ -34,6 +34,7 @@ AHEAD = (
     "algorithm.kl_coefficient=0.1",
     "algorithm.kl_target=0.05",
 )
+BESIDE = ("name=beside", *COMMON, "checkpoint.asynchronous=true", "checkpoint.keep_last=1", "checkpoint.keep_best=0")
 KILLS = (
     ("log", 1),  # nothing is saved so far: the run begins anew
     ("rollout", 1),
@@ -99,6 +100,21 @@ def test_killed_at_every_point_the_run_is_the_undisturbed_one_bit_for_bit(folder
     last = Path("checkpoints") / f"step_{NUM_STEPS:06d}" / "policy" / "__0_0.distcp"
     assert (run / last).read_bytes() == (undisturbed / last).read_bytes()
     assert not list(run.rglob("*.part"))
+
+
+def test_killed_while_a_checkpoint_is_written_beside_training_it_is_the_same_run(folder: Path, undisturbed: Path):
+    """CK-01, CK-02: nothing half counts, the last complete one is still there, and what is complete is exact."""
+    for point, step in (("checkpoint", 2), ("manifest", 3)):
+        kill_at(folder, point, step, *BESIDE)
+        names = sorted(path.name for path in (folder / "runs" / "beside" / "checkpoints").iterdir())
+        assert len(names) == 2
+        assert names[1] == names[0][:-6] + f"{int(names[0][-6:]) + 1:06d}.part"
+    small_run.run(folder, "resume=latest", *BESIDE)
+    run = folder / "runs" / "beside"
+    assert without_times(small_run.metrics(folder, "beside")) == without_times(small_run.metrics(folder, "undisturbed"))
+    last = Path("checkpoints") / f"step_{NUM_STEPS:06d}" / "policy" / "__0_0.distcp"
+    assert (run / last).read_bytes() == (undisturbed / last).read_bytes()
+    assert [path.name for path in (run / "checkpoints").iterdir()] == [f"step_{NUM_STEPS:06d}"]
 
 
 def test_a_finished_run_is_not_trained_again(folder: Path, undisturbed: Path):

@@ -1,18 +1,21 @@
 """Whether a run has anything left to do, by what its folder holds."""
 
 import json
+import shutil
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from skyrl_nat.checkpoint.manager import CheckpointManager
+from skyrl_nat.checkpoint.mirror import Mirror
 from skyrl_nat.config.load import load_config
 from skyrl_nat.config.run import RunConfig
 from skyrl_nat.controller import evaluate as evaluating
 from skyrl_nat.controller import opening
-from skyrl_nat.controller.evaluate import EVALUATIONS, is_evaluated
-from skyrl_nat.controller.opening import finished_step
+from skyrl_nat.controller.evaluate import EVALUATIONS, is_evaluated, recorded_rewards
+from skyrl_nat.controller.opening import find_checkpoint, finished_step
+from skyrl_nat.errors import CheckpointError, ConfigError
 from skyrl_nat.evaluation.evaluator import summarize
 
 
@@ -20,9 +23,68 @@ def config_of(folder: Path, *overrides: str) -> RunConfig:
     return load_config([f"root_dir={folder}", "name=run", "resume=latest", "trainer.tasks_per_step=5", *overrides])
 
 
-def save(folder: Path, step: int) -> None:
+def save(folder: Path, step: int) -> Path:
     manager = CheckpointManager(folder / "run" / "checkpoints")
-    manager.commit(manager.begin(step), {"step": step})
+    part = manager.begin(step)
+    (part / "data.bin").write_text("weights")
+    return manager.commit(part, {"step": step})
+
+
+def test_latest_passes_over_what_is_damaged_aloud(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """CK-01: the newest one has its size, and other bytes."""
+    config = config_of(tmp_path)
+    assert find_checkpoint(config) is None
+    older, newest = save(tmp_path, 9), save(tmp_path, 10)
+    assert find_checkpoint(config) == newest
+    assert caplog.messages == []
+    (newest / "data.bin").write_text("weightz")
+    assert find_checkpoint(config) == older
+    assert [text.split(":")[0] for text in caplog.messages] == ["checkpoint step_000010 is damaged and skipped"]
+    config.resume = str(newest)
+    with pytest.raises(CheckpointError, match=r"missing or changed: data\.bin"):
+        find_checkpoint(config)
+    config.resume = str(older)
+    assert find_checkpoint(config) == older
+    (older / "data.bin").unlink()
+    with pytest.raises(CheckpointError, match="got 2 damaged ones"):
+        find_checkpoint(config_of(tmp_path))
+
+
+def test_where_nothing_whole_is_here_the_mirror_is_asked(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/mirror"
+    config = config_of(tmp_path, f"checkpoint.mirror={url}")
+    own = save(tmp_path, 3)
+    Mirror(f"{url}/run").push(own)
+    Mirror(f"{url}/run").push(save(tmp_path, 4))
+    (own.parent / "step_000004").rename(tmp_path / "away")
+    assert find_checkpoint(config) == own, "what is here comes first"
+    (own / "data.bin").unlink()
+    assert find_checkpoint(config) == own.parent / "step_000004"
+    shutil.rmtree(config.run_dir)
+    assert find_checkpoint(config) == own.parent / "step_000004"
+    assert (own.parent / "step_000004" / "data.bin").read_text() == "weights"
+
+
+def test_a_url_names_a_checkpoint(tmp_path: Path) -> None:
+    url = f"file://{tmp_path}/mirror"
+    Mirror(url).push(save(tmp_path, 3))
+    shutil.rmtree(tmp_path / "run")
+    assert find_checkpoint(config_of(tmp_path, f"resume={url}/step_000003")) == (
+        tmp_path / "run" / "checkpoints" / "step_000003"
+    )
+    with pytest.raises(CheckpointError, match="step 4 must be in"):
+        find_checkpoint(config_of(tmp_path, f"resume={url}/step_000004"))
+    with pytest.raises(ConfigError, match="must end with the folder of a checkpoint"):
+        find_checkpoint(config_of(tmp_path, f"resume={url}"))
+
+
+def test_rewards_of_all_held_out_tasks_tell_which_checkpoint_is_best(tmp_path: Path) -> None:
+    """Those of another number of tasks are no measure; a mean of nothing is none either."""
+    assert recorded_rewards(tmp_path, 2) == {}
+    lines = [(1, 2, 0.5), (2, 1, 0.9), (3, 2, None), (4, 2, 0.25)]
+    entries = [json.dumps({"step": step, "num_tasks": tasks, "reward": reward}) for step, tasks, reward in lines]
+    (tmp_path / EVALUATIONS).write_text("\n".join(entries) + "\n")
+    assert recorded_rewards(tmp_path, 2) == {1: 0.5, 4: 0.25}
 
 
 @pytest.mark.parametrize(

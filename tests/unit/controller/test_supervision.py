@@ -25,7 +25,7 @@ class Run:
         self.console = SimpleNamespace(warn=lambda text: None)
         self.keeper = SimpleNamespace(keep=for_ever)
         self.policy = SimpleNamespace(probe=self.probe)
-        self.saver = SimpleNamespace(finish=self.settle)
+        self.saver = SimpleNamespace(finish=self.settle, settle=self.settle)
         self.is_settled = False
 
     async def settle(self) -> None:
@@ -39,8 +39,7 @@ class Run:
         self.step = self.saved_step
 
     async def save_last_step(self) -> None:
-        if not self.devices.is_in_step:
-            self.saved_step = self.step
+        self.saved_step = self.step
 
 
 async def for_ever() -> None:
@@ -138,6 +137,7 @@ def test_stop_saves_nothing_that_is_no_whole_step() -> None:
     run.config.recovery.grace_s = 0.2
     asyncio.run(stop_after(run, 0.1))
     assert run.saved_step == 0
+    assert run.is_settled, "a checkpoint of an earlier step is waited for"
 
 
 async def stop_after(run: Any, seconds: float) -> None:
