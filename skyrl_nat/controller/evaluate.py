@@ -25,13 +25,33 @@ async def evaluate(run: Run) -> EvaluationResult:
     run.recorder.write(step, groups, label="eval")
     run.tracker.log(step, with_prefix("eval", result.metrics))
     _record(run.folder / EVALUATIONS, result)
-    run.evaluations.append(result)
+    run.evaluations = [found for found in run.evaluations if found.step < step] + [result]
     return result
+
+
+def is_evaluation_missing(run: Run) -> bool:
+    """Return whether held-out tasks must be played before training goes on.
+
+    At the beginning of a run, and where a kill cut off the evaluation of the step that a resumed one goes on from.
+    """
+    if run.evaluations and run.evaluations[-1].step == run.step:
+        return False
+    return run.is_evaluation_due() or (run.config.evaluation.before_and_after and not run.evaluations)
 
 
 def is_evaluated(folder: Path, step: int) -> bool:
     """Return whether the run in a folder has evaluated the policy of a step."""
     return any(found == step for found, *_ in _recorded(folder / EVALUATIONS))
+
+
+def recorded_evaluations(folder: Path, last_step: int, num_tasks: int) -> list[EvaluationResult]:
+    """Return the results in a run folder up to a step, oldest first; those of another number of tasks are left out."""
+    found = [
+        EvaluationResult.from_dict(json.loads(line))
+        for step, number, line in _recorded(folder / EVALUATIONS)
+        if step <= last_step and number == num_tasks
+    ]
+    return sorted(found, key=lambda result: result.step)
 
 
 def _record(path: Path, result: EvaluationResult) -> None:

@@ -14,7 +14,7 @@ from skyrl_nat.checkpoint.pretrained import resolve_model
 from skyrl_nat.cluster.topology import start_topology
 from skyrl_nat.config.load import save_config
 from skyrl_nat.config.run import RunConfig
-from skyrl_nat.controller.evaluate import is_evaluated
+from skyrl_nat.controller.evaluate import is_evaluated, recorded_evaluations
 from skyrl_nat.controller.run import Run, RunData
 from skyrl_nat.data.specs import load_tasks, open_tasks
 from skyrl_nat.data.task_source import TaskList, check_disjoint
@@ -73,6 +73,7 @@ async def open_run(config: RunConfig, *, is_training: bool = True) -> AsyncItera
                     _write_json(config.run_dir / VERSIONS, versions() | {"attention": kernel})
                 if start is not None:
                     await run.load_checkpoint(start)
+                run.evaluations = recorded_evaluations(run.folder, run.step, len(data.validation_tasks))
                 if is_training:
                     tracker.rewind(run.step)
                 async with run.gateway or contextlib.nullcontext():

@@ -82,7 +82,7 @@ class Run:
         self.saved_step = 0
         """Of the newest checkpoint."""
         self.evaluations: list[EvaluationResult] = []
-        """Of held-out tasks, in this process."""
+        """Of held-out tasks up to this step, oldest first; those of earlier processes too."""
         self.coefficients = Coefficients(config.algorithm.kl_coefficient, config.algorithm.entropy_coefficient)
         self.checkpoints = CheckpointManager(self.folder / "checkpoints", keep_last=config.checkpoint.keep_last)
         self.recorder = RolloutRecorder(self.folder / "rollouts")
@@ -155,14 +155,13 @@ class Run:
         await self.account.begin()
 
     async def end_step(self, groups: Sequence[RolloutGroup], metrics: Mapping[str, float]) -> None:
-        """Write rollouts, metrics and account of the step that was just trained and pushed.
+        """Write metrics and account of the step that was just trained and pushed.
 
         Raises:
             StoppedError: An alarm says that going on would train on wrong numbers.
         """
         account = await self.account.end(metrics)
         counts = self.producer.counts
-        self.recorder.write(self.step, groups)
         everything = {
             **group_metrics(groups),
             **staleness_metrics(groups, self.step - 1),
@@ -201,7 +200,7 @@ class Run:
     def is_evaluation_due(self) -> bool:
         """Return whether held-out tasks are to be played after this step."""
         config = self.config.evaluation
-        if self.step == self.total_steps:
+        if self.step in (0, self.total_steps):
             return config.before_and_after
         return bool(config.every_steps) and self.step % config.every_steps == 0
 
