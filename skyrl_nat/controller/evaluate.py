@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Iterable
 from pathlib import Path
 
 from skyrl_nat.controller.run import Run
@@ -26,10 +27,19 @@ async def evaluate(run: Run) -> EvaluationResult:
     run.recorder.write(step, groups, label="eval")
     run.tracker.log(step, with_prefix("eval", result.metrics))
     _record(run.folder / EVALUATIONS, result)
-    run.evaluations.append(result)
-    if math.isfinite(result.reward):
-        run.rewards[step] = result.reward
+    run.evaluations = [found for found in run.evaluations if found.step < step] + [result]
+    run.rewards |= known_rewards([result])
     return result
+
+
+def is_evaluation_missing(run: Run) -> bool:
+    """Return whether held-out tasks must be played before training goes on.
+
+    At the beginning of a run, and where a kill cut off the evaluation of the step that a resumed one goes on from.
+    """
+    if run.evaluations and run.evaluations[-1].step == run.step:
+        return False
+    return run.is_evaluation_due() or (run.config.evaluation.before_and_after and not run.evaluations)
 
 
 def is_evaluated(folder: Path, step: int) -> bool:
@@ -37,10 +47,19 @@ def is_evaluated(folder: Path, step: int) -> bool:
     return any(found == step for found, *_ in _recorded(folder / EVALUATIONS))
 
 
-def recorded_rewards(folder: Path, num_tasks: int) -> dict[int, float]:
-    """Return the reward of every evaluation in a run folder that was of so many tasks, by step."""
-    entries = [json.loads(line) for _, number, line in _recorded(folder / EVALUATIONS) if number == num_tasks]
-    return {entry["step"]: entry["reward"] for entry in entries if entry["reward"] is not None}
+def recorded_evaluations(folder: Path, last_step: int, num_tasks: int) -> list[EvaluationResult]:
+    """Return the results in a run folder up to a step, oldest first; those of another number of tasks are left out."""
+    found = [
+        EvaluationResult.from_dict(json.loads(line))
+        for step, number, line in _recorded(folder / EVALUATIONS)
+        if step <= last_step and number == num_tasks
+    ]
+    return sorted(found, key=lambda result: result.step)
+
+
+def known_rewards(results: Iterable[EvaluationResult]) -> dict[int, float]:
+    """Return rewards by step; an evaluation without a verdict has none."""
+    return {result.step: result.reward for result in results if math.isfinite(result.reward)}
 
 
 def _record(path: Path, result: EvaluationResult) -> None:

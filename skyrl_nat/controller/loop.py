@@ -1,6 +1,6 @@
 """The whole algorithm on one screen."""
 
-from skyrl_nat.controller.evaluate import evaluate
+from skyrl_nat.controller.evaluate import evaluate, is_evaluation_missing
 from skyrl_nat.controller.run import Run
 from skyrl_nat.controller.update import update_policy
 
@@ -12,7 +12,7 @@ async def train(run: Run) -> None:
     waits for the pushed weights before it starts the next batch.
     """
     await run.push_weights()
-    if run.config.evaluation.before_and_after and not run.evaluations:
+    if is_evaluation_missing(run):
         await evaluate(run)
     run.producer.start_at(run.step)
 
@@ -21,6 +21,7 @@ async def train(run: Run) -> None:
         run.console.status(f"step {run.step + 1} of {run.total_steps}: playing")
         async with run.rollout_phase():
             groups = await run.producer.take()
+        run.recorder.write(run.step + 1, groups)
         run.console.status(f"step {run.step + 1} of {run.total_steps}: training")
         async with run.training_phase():
             metrics = await update_policy(run, groups)

@@ -15,7 +15,7 @@ from skyrl_nat.checkpoint.pretrained import resolve_model
 from skyrl_nat.cluster.topology import start_topology
 from skyrl_nat.config.load import save_config
 from skyrl_nat.config.run import RunConfig
-from skyrl_nat.controller.evaluate import is_evaluated, recorded_rewards
+from skyrl_nat.controller.evaluate import is_evaluated, known_rewards, recorded_evaluations
 from skyrl_nat.controller.run import Run, RunData, open_checkpoints
 from skyrl_nat.data.specs import load_tasks, open_tasks
 from skyrl_nat.data.task_source import TaskList, check_disjoint
@@ -87,9 +87,12 @@ async def _begin(run: Run, start: Path | None, *, is_training: bool) -> None:
     if is_training:
         kernel = await run.policy.call_one(0, "attention_kernel")
         _write_json(run.folder / VERSIONS, versions() | {"attention": kernel})
-    run.rewards = recorded_rewards(run.folder, len(run.data.validation_tasks))
+    num_tasks = len(run.data.validation_tasks)
+    judged = recorded_evaluations(run.folder, run.total_steps, num_tasks)
+    run.rewards = known_rewards(judged)
     if start is not None:
         await run.load_checkpoint(start)
+    run.evaluations = [found for found in judged if found.step <= run.step]
     if is_training:
         await run.saver.go_on_from(start)
         run.tracker.rewind(run.step)

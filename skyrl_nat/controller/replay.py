@@ -1,4 +1,4 @@
-"""Training a step of a finished or killed run again, from its folder alone: rollouts, config and a checkpoint."""
+"""Training a step of a finished, failed or killed run again, from its folder: rollouts, config and a checkpoint."""
 
 import json
 import math
@@ -76,16 +76,16 @@ class Recording:
         """Return the newest checkpoint from which a step can be reached; None for the model the run began with.
 
         Raises:
-            ConfigError: The step was not trained.
+            ConfigError: The step was neither trained nor begun.
             DataError: The rollouts of a step in between are missing.
         """
-        if step not in self.metrics:
+        if step not in self.metrics and not self._has_failed(step):
             known = f"steps {min(self.metrics)} to {max(self.metrics)}" if self.metrics else "no step"
             raise ConfigError(f"--step must be one that {self.folder} has trained, got {step}; it has {known}")
         found = {step_of(path): path for path in self._checkpoints() if step_of(path) < step}
         first = max(found, default=0)
         for number in range(first + 1, step + 1):
-            if not self._rollout_file(number).is_file() or number not in self.metrics:
+            if not self._rollout_file(number).is_file() or (number != step and number not in self.metrics):
                 raise DataError(
                     f"{self._rollout_file(number)} and its line in metrics.jsonl must be there to replay step {step} "
                     f"from step {first}, they are not. Copy the whole folder, or replay an earlier step"
@@ -100,6 +100,10 @@ class Recording:
     def groups(self, step: int) -> list[RolloutGroup]:
         """Return what a step was trained on."""
         return read_groups(self._rollout_file(step))
+
+    def _has_failed(self, step: int) -> bool:
+        """Return whether a step was played, and not trained to its end: the one after the last of the run."""
+        return step == max(self.metrics, default=0) + 1 and self._rollout_file(step).is_file()
 
     def _rollout_file(self, step: int) -> Path:
         return rollout_file(self.folder / "rollouts", step)
@@ -129,7 +133,7 @@ async def replay(recording: Recording, step: int, console: ConsoleBackend) -> li
         All figures of the update of every step; of the last one the parameters too, where it has a checkpoint.
 
     Raises:
-        ConfigError, DataError: The step was not trained, or something of it is missing.
+        ConfigError, DataError: The step was neither trained nor begun, or something of it is missing.
     """
     config = recording.config
     start = recording.start_before(step)
@@ -158,7 +162,10 @@ async def retrain(
         console.status(f"training step {run.step + 1} again")
         metrics = await update_policy(run, recording.groups(run.step + 1))
         run.step += 1
-        figures += _compare(run.step, recording.metrics[run.step], metrics)
+        if run.step in recording.metrics:
+            figures += _compare(run.step, recording.metrics[run.step], metrics)
+        else:
+            console.warn(f"step {run.step} had failed in the run and is trained now; it has no figures to compare with")
     saved = recording.checkpoint_of(step)
     if saved is not None:
         read_state(saved, is_thorough=True)

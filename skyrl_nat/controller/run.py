@@ -81,7 +81,7 @@ class Run:
         self.step = 0
         """Batches trained; also the policy version that the engines serve after a push."""
         self.evaluations: list[EvaluationResult] = []
-        """Of held-out tasks, in this process."""
+        """Of held-out tasks up to this step, oldest first; those of earlier processes too."""
         self.rewards: dict[int, float] = {}
         """Of all held-out tasks, by step; of earlier processes too."""
         self.coefficients = Coefficients(config.algorithm.kl_coefficient, config.algorithm.entropy_coefficient)
@@ -160,14 +160,13 @@ class Run:
         await self.account.begin()
 
     async def end_step(self, groups: Sequence[RolloutGroup], metrics: Mapping[str, float]) -> None:
-        """Write rollouts, metrics and account of the step that was just trained and pushed.
+        """Write metrics and account of the step that was just trained and pushed.
 
         Raises:
             StoppedError: An alarm says that going on would train on wrong numbers.
         """
         account = await self.account.end(metrics)
         counts = self.producer.counts
-        self.recorder.write(self.step, groups)
         everything = {
             **group_metrics(groups),
             **staleness_metrics(groups, self.step - 1),
@@ -206,7 +205,7 @@ class Run:
     def is_evaluation_due(self) -> bool:
         """Return whether held-out tasks are to be played after this step."""
         config = self.config.evaluation
-        if self.step == self.total_steps:
+        if self.step in (0, self.total_steps):
             return config.before_and_after
         return bool(config.every_steps) and self.step % config.every_steps == 0
 

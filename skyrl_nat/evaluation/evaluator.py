@@ -1,10 +1,11 @@
 """Playing held-out tasks and summing up what came out."""
 
 import asyncio
+import math
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Self
 
 from skyrl_nat.monitoring.metrics import group_metrics, mean
 from skyrl_nat.rollouts.runner import GroupRunner
@@ -34,6 +35,13 @@ class EvaluationResult:
     def to_dict(self) -> dict[str, Any]:
         """Return JSON data."""
         return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Return the result that a line of JSON holds; NaN, a mean of nothing, is null there."""
+        values = {field.name: _with_nan(data[field.name]) for field in fields(cls)}
+        levels = {int(level): share for level, share in values["success_by_difficulty"].items()}
+        return cls(**{**values, "success_by_difficulty": levels})
 
 
 async def play_tasks(
@@ -78,3 +86,9 @@ def summarize(step: int, groups: Sequence[RolloutGroup]) -> EvaluationResult:
         success_by_difficulty={level: mean(values) for level, values in sorted(by_difficulty.items())},
         metrics=group_metrics(groups),
     )
+
+
+def _with_nan(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _with_nan(item) for key, item in value.items()}
+    return math.nan if value is None else value

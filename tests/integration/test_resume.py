@@ -81,6 +81,11 @@ def rollouts(run: Path, step: int) -> list[dict[str, Any]]:
     return records
 
 
+def evaluations(run: Path) -> list[tuple[int, float]]:
+    """Return step and reward of every evaluation, in the order of the file."""
+    return [(entry["step"], entry["reward"]) for entry in map(json.loads, (run / "evaluations.jsonl").open())]
+
+
 def without_times(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in entry.items() if not name.startswith(TIMES)} for entry in entries]
 
@@ -97,6 +102,8 @@ def test_killed_at_every_point_the_run_is_the_undisturbed_one_bit_for_bit(folder
     assert [entry["step"] for entry in expected] == list(range(1, NUM_STEPS + 1))
     assert len({entry["loss/lr"] for entry in expected}) == NUM_STEPS, "a schedule that could start anew"
     assert without_times(small_run.metrics(folder, "killed")) == expected
+    assert [step for step, _ in evaluations(undisturbed)] == [2]
+    assert evaluations(run) == evaluations(undisturbed), "the one that was cut off is made up for"
     last = Path("checkpoints") / f"step_{NUM_STEPS:06d}" / "policy" / "__0_0.distcp"
     assert (run / last).read_bytes() == (undisturbed / last).read_bytes()
     assert not list(run.rglob("*.part"))

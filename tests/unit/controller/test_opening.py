@@ -13,7 +13,7 @@ from skyrl_nat.config.load import load_config
 from skyrl_nat.config.run import RunConfig
 from skyrl_nat.controller import evaluate as evaluating
 from skyrl_nat.controller import opening
-from skyrl_nat.controller.evaluate import EVALUATIONS, is_evaluated, recorded_rewards
+from skyrl_nat.controller.evaluate import EVALUATIONS, is_evaluated
 from skyrl_nat.controller.opening import find_checkpoint, finished_step
 from skyrl_nat.errors import CheckpointError, ConfigError
 from skyrl_nat.evaluation.evaluator import summarize
@@ -76,15 +76,6 @@ def test_a_url_names_a_checkpoint(tmp_path: Path) -> None:
         find_checkpoint(config_of(tmp_path, f"resume={url}/step_000004"))
     with pytest.raises(ConfigError, match="must end with the folder of a checkpoint"):
         find_checkpoint(config_of(tmp_path, f"resume={url}"))
-
-
-def test_rewards_of_all_held_out_tasks_tell_which_checkpoint_is_best(tmp_path: Path) -> None:
-    """Those of another number of tasks are no measure; a mean of nothing is none either."""
-    assert recorded_rewards(tmp_path, 2) == {}
-    lines = [(1, 2, 0.5), (2, 1, 0.9), (3, 2, None), (4, 2, 0.25)]
-    entries = [json.dumps({"step": step, "num_tasks": tasks, "reward": reward}) for step, tasks, reward in lines]
-    (tmp_path / EVALUATIONS).write_text("\n".join(entries) + "\n")
-    assert recorded_rewards(tmp_path, 2) == {1: 0.5, 4: 0.25}
 
 
 @pytest.mark.parametrize(

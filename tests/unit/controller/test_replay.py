@@ -4,6 +4,7 @@ import asyncio
 import dataclasses
 import hashlib
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from skyrl_nat.cli import main
 from skyrl_nat.config.load import save_config
 from skyrl_nat.controller.replay import DIGEST, Figure, Recording, Retraining, retrain, show_figures
 from skyrl_nat.controller.update import Coefficients, update_policy
-from skyrl_nat.errors import CheckpointError, StoppedError
+from skyrl_nat.errors import CheckpointError, ConfigError, StoppedError
 from skyrl_nat.monitoring.console import ConsoleBackend
 from skyrl_nat.rollouts.recorder import RolloutRecorder
 
@@ -149,6 +150,19 @@ def test_a_changed_rollout_file_is_noticed(recorded: Callable[[str], Path], tmp_
         show_figures(figures, QUIET)
 
 
+def test_a_step_that_failed_in_training_is_trained_again_from_its_rollouts(recorded, tmp_path: Path):
+    """Its line is missing: there is nothing to compare with, and what it trained on is the run's."""
+    folder = copy_of(recorded("plain"), tmp_path)
+    record = folder / "metrics.jsonl"
+    record.write_text("".join(record.read_text().splitlines(keepends=True)[:3]))
+    shutil.rmtree(folder / "checkpoints" / "step_000004")
+    figures = replayed(folder, 4)
+    assert {figure.step for figure in figures} == {3}
+    assert different(figures) == []
+    with pytest.raises(ConfigError, match="--step must be one that"):
+        replayed(folder, 5)
+
+
 def test_order_of_groups_is_that_of_training(recorded: Callable[[str], Path], tmp_path: Path):
     folder = copy_of(recorded("updates"), tmp_path)
     path = folder / "rollouts" / "train_000003.jsonl"
@@ -182,7 +196,7 @@ def test_a_damaged_checkpoint_is_refused_and_one_that_is_not_needed_does_not_mat
         (lambda run: None, 0, "it has steps 1 to 4"),
         (lambda run: (run / "config.yaml").unlink(), 1, "must be a run's saved config.yaml"),
         (lambda run: (run / "batch_plan.json").unlink(), 1, "Copy the whole folder"),
-        (lambda run: (run / "metrics.jsonl").write_text('{"step": 1, "ev'), 1, "it has no step"),
+        (lambda run: (run / "metrics.jsonl").write_text('{"step": 1, "ev'), 3, "it has no step"),
         (
             lambda run: (run / "rollouts" / "train_000003.jsonl").unlink(),
             4,

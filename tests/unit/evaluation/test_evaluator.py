@@ -1,6 +1,11 @@
 """Summing up held-out tasks."""
 
-from skyrl_nat.evaluation.evaluator import summarize
+import dataclasses
+import json
+import math
+
+from skyrl_nat.evaluation.evaluator import EvaluationResult, summarize
+from skyrl_nat.json_lines import encode_line
 from skyrl_nat.types import Outcome, RewardResult, Rollout, RolloutGroup, Task
 
 
@@ -36,3 +41,18 @@ def test_failures_of_the_policy_count_and_lost_tasks_are_named():
     assert result.reward == 0.5
     assert result.success_by_difficulty == {1: 0.5, 2: 0.0}
     assert result.parts == {"p": 0.5}
+
+
+def test_a_result_is_the_same_after_it_was_written_down():
+    result = summarize(4, [group("a", 1, 1.0), group("c", 3, 0.5)])
+    assert EvaluationResult.from_dict(json.loads(encode_line(result.to_dict()))) == result
+
+
+def test_a_mean_of_nothing_is_read_as_such():
+    result = dataclasses.replace(
+        summarize(4, [group("a", 1, 1.0)]), reward=math.nan, success_by_difficulty={2: math.nan}
+    )
+    found = EvaluationResult.from_dict(json.loads(encode_line(result.to_dict())))
+    assert math.isnan(found.reward)
+    assert math.isnan(found.success_by_difficulty[2])
+    assert found.success == 1.0

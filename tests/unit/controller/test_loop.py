@@ -1,0 +1,55 @@
+"""What is on the disk when a step fails."""
+
+import asyncio
+from contextlib import asynccontextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from group_player import TASKS, rollout
+
+from skyrl_nat.controller import loop
+from skyrl_nat.rollouts.recorded import read_groups
+from skyrl_nat.rollouts.recorder import RolloutRecorder, rollout_file
+from skyrl_nat.types import RolloutGroup
+
+
+def failing_run(folder: Path, groups: list[RolloutGroup]) -> Any:
+    """Return a run that has trained six steps and plays the seventh."""
+
+    async def nothing(*_: Any) -> None:
+        pass
+
+    async def take() -> list[RolloutGroup]:
+        return groups
+
+    @asynccontextmanager
+    async def phase():
+        yield
+
+    return SimpleNamespace(
+        step=6,
+        total_steps=9,
+        evaluations=[SimpleNamespace(step=6)],
+        push_weights=nothing,
+        begin_step=nothing,
+        producer=SimpleNamespace(start_at=lambda step: None, take=take),
+        console=SimpleNamespace(status=lambda text: None),
+        rollout_phase=phase,
+        training_phase=phase,
+        recorder=RolloutRecorder(folder),
+    )
+
+
+def test_rollouts_of_a_step_that_fails_in_training_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    async def update_policy(run: Any, groups: list[RolloutGroup]) -> None:
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(loop, "update_policy", update_policy)
+    groups = [RolloutGroup(task=TASKS[3], index=12, rollouts=[rollout(TASKS[3].visible(), 6)] * 2)]
+    run = failing_run(tmp_path, groups)
+    with pytest.raises(RuntimeError, match="out of memory"):
+        asyncio.run(loop.train(run))
+    assert read_groups(rollout_file(tmp_path, 7)) == groups
+    assert run.step == 6
