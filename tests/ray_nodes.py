@@ -1,7 +1,6 @@
 """Ray nodes of this machine as if they were several: each a raylet, in a network of its own where that can be had."""
 
 import contextlib
-import os
 import signal
 import subprocess
 import sys
@@ -9,6 +8,7 @@ import uuid
 from collections.abc import Iterator
 
 import psutil
+import small_run
 
 BRIDGE = "10.213.77"
 QUICK = {
@@ -35,7 +35,7 @@ class RayNodes:
     def start(self, name: str, num_cpus: int) -> None:
         """Start a node and wait until it has joined; the first one is the head."""
         environment = {
-            **{key: value for key, value in os.environ.items() if not key.startswith("SLURM")},
+            **{key: value for key, value in small_run.environment().items() if not key.startswith("SLURM")},
             **QUICK,
             "SLURM_JOB_ID": self.name,
             "SLURMD_NODENAME": name,

@@ -7,7 +7,9 @@ import time
 
 import pytest
 import ray
+import sleepy_family
 import small_run
+from letter_family import write_letter_tasks
 from ray_nodes import QUICK, ray_nodes
 
 from skyrl_nat.cluster.placement import PlacementPlan
@@ -51,7 +53,7 @@ def hosts(folder, role: str) -> list[str]:
     return [identity["node"] for identity in topology(folder)["identities"][role]]
 
 
-def wait_until(is_so, process, timeout_s: float = 120) -> None:
+def wait_until(is_so, process, timeout_s: float = 180) -> None:
     deadline = time.monotonic() + timeout_s
     while not is_so():
         assert process.poll() is None, process.communicate()[0]
@@ -68,7 +70,9 @@ def goes_on(folder, process) -> None:
 
 @pytest.mark.timeout(600)
 def test_lost_node_is_replaced_by_another_then_done_without_and_the_policys_ends_the_run(nodes, folder):
-    process = small_run.start(folder, "name=spread", *small_run.LONG, *TWO_NODES)
+    (folder / "sleepy").mkdir()
+    tasks = write_letter_tasks(folder / "sleepy", sleepy_family.NAME)
+    process = small_run.start(folder, "name=spread", *small_run.LONG, *TWO_NODES, *tasks)
     small_run.wait_for_step(folder, "spread", 2, process)
     assert all(sorted(hosts(folder, role)) == ["b", "c"] for role in ("engine", "environment", "reward"))
     home = hosts(folder, "policy")[0]

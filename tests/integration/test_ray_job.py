@@ -72,7 +72,7 @@ def workers(folder: Path) -> list[str]:
 
 
 def wait_until(is_so, what: str) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 150
     while not is_so():
         assert time.monotonic() < deadline, what
         time.sleep(0.2)
