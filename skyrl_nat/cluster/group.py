@@ -3,10 +3,10 @@
 import asyncio
 import copy
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import ray
 from ray.actor import ActorHandle
@@ -14,6 +14,8 @@ from ray.exceptions import RayActorError, RayTaskError
 
 from skyrl_nat.cluster.last_words import last_words
 from skyrl_nat.errors import LostWorkerError, SilentWorkerError, SkyRLNatError, WorkerError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,6 +27,18 @@ class Wait:
     method: str
     since: float
     """`time.monotonic` of the call."""
+
+
+async def together(*work: Coroutine[Any, Any, T]) -> list[T]:
+    """Await all; the first failure is raised as soon as the others are cancelled."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        return list(await asyncio.gather(*tasks))
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
 
 
 class ActorGroup:
@@ -152,14 +166,7 @@ class ActorGroup:
         return self._handles[rank].control.remote(method)
 
     async def _gather(self, method: str, refs: dict[int, Any], timeout_s: float) -> list[Any]:
-        calls = [asyncio.ensure_future(self._one(rank, method, ref, timeout_s)) for rank, ref in refs.items()]
-        try:
-            return list(await asyncio.gather(*calls))
-        except BaseException:
-            for call in calls:
-                call.cancel()
-            await asyncio.gather(*calls, return_exceptions=True)
-            raise
+        return await together(*(self._one(rank, method, ref, timeout_s) for rank, ref in refs.items()))
 
     async def _one(self, rank: int, method: str, ref: Any, timeout_s: float) -> Any:
         node = self.identities.get(rank, {}).get("node", "unknown")

@@ -16,6 +16,8 @@ TRACES = ("Traceback", "Error", "Fatal Python", "Segmentation")
 """Words in a log that say why a process ended."""
 OF_MEMORY = ("low on memory", "OutOfMemory", "memory pressure")
 """Words of Ray when it has ended a worker to save its node's memory."""
+IN_CONSTRUCTOR = "error raised in its creation task"
+"""Words of Ray when a worker could not be made; its text ends with the reason."""
 MEMORY_HINT = "Give each worker more memory, or start fewer on a node (cluster.num_*, model.offload)"
 
 
@@ -41,6 +43,8 @@ async def last_words(error: RayActorError, identity: Mapping[str, Any]) -> str:
         identity: What it said of itself while it lived; empty if it never did.
     """
     text = str(error)
+    if IN_CONSTRUCTOR in text:
+        return f"it did not start: {_lines(text)[-1]}"
     if "log" not in identity:
         return with_hint(text, [], 0)
     strategy = NodeAffinitySchedulingStrategy(identity["node_id"], soft=False)
@@ -89,5 +93,8 @@ def read_end(log: Path) -> list[str]:
 
 
 def _first_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return lines[0].rstrip(".") if lines else "it does not answer any more"
+    return (_lines(text) or ["it does not answer any more"])[0].rstrip(".")
+
+
+def _lines(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if line.strip()]

@@ -7,6 +7,9 @@ from typing import Any
 from skyrl_nat.config.cluster import ClusterConfig, Device, Placement
 from skyrl_nat.errors import ConfigError, WorkerError
 
+CPUS_PER_NODE = 1.0
+"""Reserved on each node: a head that Ray was told to keep free of work offers none."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeResources:
@@ -102,7 +105,7 @@ def plan_placement(
         for rank in range(number)
     ]
     bundles = tuple(
-        {"CPU": 1.0, "GPU": float(config.num_gpus_per_node)} if config.num_gpus_per_node else {"CPU": 1.0}
+        {"CPU": CPUS_PER_NODE} | ({"GPU": float(config.num_gpus_per_node)} if config.num_gpus_per_node else {})
         for _ in chosen
     )
     return PlacementPlan(
@@ -115,7 +118,7 @@ def plan_placement(
 
 def usable_nodes(config: ClusterConfig, nodes: Sequence[NodeResources]) -> list[NodeResources]:
     """Return the nodes that are large enough, in their order."""
-    return [node for node in nodes if node.num_gpus >= config.num_gpus_per_node]
+    return [node for node in nodes if node.num_gpus >= config.num_gpus_per_node and node.num_cpus >= CPUS_PER_NODE]
 
 
 def devices_of(plan: PlacementPlan, config: ClusterConfig) -> tuple[int, dict[str, list[tuple[int, ...]]]]:

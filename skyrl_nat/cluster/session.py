@@ -5,12 +5,13 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 import ray
 from ray._private import ray_constants
+from ray._private.state import available_resources_per_node
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 
 from skyrl_nat.cluster.folders import ray_folder
@@ -93,7 +94,7 @@ def node_name(node: dict[str, Any]) -> str:
 
 def _init(config: ClusterConfig, address: str | None) -> None:
     common = {
-        "runtime_env": {"env_vars": ACTOR_ENVIRONMENT},
+        "runtime_env": {"env_vars": {**ACTOR_ENVIRONMENT, **config.environment}},
         "log_to_driver": False,
         "logging_level": logging.WARNING,
         "configure_logging": True,
@@ -109,6 +110,17 @@ def _init(config: ClusterConfig, address: str | None) -> None:
     ray.init(address="local", include_dashboard=False, _temp_dir=folder, **size, **common)
 
 
+def _free() -> str:
+    """Return in words what each node has free."""
+    free = available_resources_per_node()
+    nodes = [(node_name(node), node["NodeID"]) for node in ray.nodes() if node["Alive"]]
+    return "; ".join(f"{name}: {_words(free.get(node_id, {}))}" for name, node_id in sorted(nodes)) or "no node"
+
+
+def _words(resources: Mapping[str, float]) -> str:
+    return f"{resources.get('CPU', 0):g} CPUs and {resources.get('GPU', 0):g} GPUs"
+
+
 @contextmanager
 def reserved(plan: PlacementPlan, timeout_s: float) -> Iterator[PlacementGroup]:
     """Hold the plan's resources: one bundle per node, all or none.
@@ -116,13 +128,15 @@ def reserved(plan: PlacementPlan, timeout_s: float) -> Iterator[PlacementGroup]:
     Raises:
         WorkerError: If they are not free within the time.
     """
+    bundle = next(iter(plan.bundles))
     strategy = "STRICT_SPREAD" if len(plan.bundles) > 1 else "PACK"
     group = placement_group(list(plan.bundles), strategy=strategy)
     try:
         if not group.wait(timeout_s):
             raise WorkerError(
-                f"The cluster must have {list(plan.bundles)} free within {timeout_s:g} s, it has "
-                f"{ray.available_resources()}. Stop other jobs or lower the counts in cluster.*"
+                f"cluster.num_nodes ({len(plan.bundles)}) must find as many nodes with {_words(bundle)} free "
+                f"within {timeout_s:g} s, found {_free()}. Stop other jobs, or lower cluster.num_nodes or "
+                "cluster.num_gpus_per_node"
             )
         yield group
     finally:

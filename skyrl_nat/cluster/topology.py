@@ -12,7 +12,7 @@ from ray.util.placement_group import PlacementGroup
 
 from skyrl_nat.cluster.actors import spawn
 from skyrl_nat.cluster.clients import RemoteEngine, RemoteEnvironments, RemoteRewards
-from skyrl_nat.cluster.group import ActorGroup, BaseModelCalls
+from skyrl_nat.cluster.group import ActorGroup, BaseModelCalls, together
 from skyrl_nat.cluster.nodes import Nodes
 from skyrl_nat.cluster.placement import PlacementPlan, Slot, plan_placement, require_own_gpus
 from skyrl_nat.cluster.session import ray_session, reserved
@@ -81,14 +81,14 @@ class Topology:
         limit = self.starter.config.cluster.start_timeout_s
         groups = [group for group in self.groups if group.role in ("policy", "reference")]
         slots = self.starter.slots
-        await asyncio.gather(
+        await together(
             *(
                 self.nodes.hold(slots["policy", rank].node, f"{group.role} {rank}", group.restart(rank, limit))
                 for group in groups
                 for rank in group.ranks
             )
         )
-        await asyncio.gather(*(self.starter.build(group) for group in groups))
+        await together(*(self.starter.build(group) for group in groups))
 
     def members(self, bundle: int) -> list[tuple[ActorGroup, int]]:
         """Return the workers on the node of a bundle."""
@@ -199,13 +199,12 @@ class _Starter:
         rewards = self._reward_group()
         groups = [group for group in (policy, own_reference, engines, environments, rewards) if group is not None]
         limit = config.cluster.start_timeout_s
-        await asyncio.gather(*[group.wait_ready(limit) for group in groups])
+        await together(*(group.wait_ready(limit) for group in groups))
         if config.cluster.device is Device.cuda:
             require_own_gpus("policy", policy.identities, 1)
             require_own_gpus("engine", engines.identities, config.cluster.num_engines_per_gpu)
-        await asyncio.gather(
-            self._start_engines(engines), self.build(policy), *([self.build(own_reference)] if own_reference else [])
-        )
+        models = [group for group in (policy, own_reference) if group is not None]
+        await together(self._start_engines(engines), *(self.build(group) for group in models))
         return Topology(
             plan=self._plan,
             policy=policy,

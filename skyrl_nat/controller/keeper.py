@@ -137,22 +137,20 @@ class Keeper:
 
     async def _watch_nodes(self) -> None:
         """Look for nodes that are lost, for ever."""
-        topology = self._topology
-        names = [host.name if host else "" for host in await topology.nodes.hosts()]
-        lost: set[int] = set()
+        nodes = self._topology.nodes
+        known = await nodes.hosts()
         while True:
             await asyncio.sleep(self._config.probe_timeout_s)
-            hosts = await topology.nodes.hosts()
-            for bundle, host in enumerate(hosts):
-                if host is not None:
-                    lost.discard(bundle)
-                    names[bundle] = host.name
-                elif bundle not in lost:
-                    lost.add(bundle)
-                    await self._leave_node(bundle, names[bundle], [i for i, other in enumerate(hosts) if other])
+            hosts = await nodes.hosts()
+            # Another node may have taken its place by now, or may yet do so.
+            lost = [(bundle, host) for bundle, host in enumerate(known) if host and hosts[bundle] != host]
+            known = hosts
+            for bundle, host in lost:
+                there = [bundle] if hosts[bundle] else [other for other, found in enumerate(hosts) if found]
+                await self._leave_node(bundle, host.name, there)
 
     async def _leave_node(self, bundle: int, name: str, others: Sequence[int]) -> None:
-        """Give up or move all that was on a lost node."""
+        """Give up or move all that was on a lost node; `others` are the bundles that have one."""
         topology = self._topology
         members = topology.members(bundle)
         who = ", ".join(f"{group.role} {rank}" for group, rank in members)

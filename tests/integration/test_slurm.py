@@ -5,11 +5,11 @@ import tempfile
 import time
 from pathlib import Path
 
-import psutil
 import pytest
 import sleepy_family
 import small_run
 from letter_family import write_letter_tasks
+from marked_processes import processes_with, require_none
 from slurm_cluster import slurm_cluster
 
 pytestmark = pytest.mark.slow
@@ -61,23 +61,9 @@ def go_on_at_once(slurm, number: str) -> None:
     slurm.ask("scontrol", "update", f"jobid={number}", "StartTime=now")
 
 
-def processes_of(number: str) -> list[psutil.Process]:
-    """Return all processes that a job has left: whatever it starts inherits its number."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.environ().get("SLURM_JOB_ID") == number and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-        except (psutil.AccessDenied, psutil.NoSuchProcess):
-            continue
-    return found
-
-
 def require_empty(number: str) -> None:
-    deadline = time.monotonic() + EMPTY_S
-    while left := processes_of(number):
-        assert time.monotonic() < deadline, [(process.pid, process.cmdline()[:4]) for process in left]
-        time.sleep(0.2)
+    """Wait until a job has left nothing behind."""
+    require_none("SLURM_JOB_ID", number, EMPTY_S)
     assert not list(Path(tempfile.gettempdir()).glob(f"skyrl-nat-{number}-*")), "Ray's folder must be gone"
 
 
@@ -97,7 +83,7 @@ def test_jobs_on_the_same_nodes_train_apart_and_end_clean_and_one_comes_back_whe
     topology = json.loads((folder / "runs" / "short" / "topology.json").read_text())
     assert sorted(engine["node"] for engine in topology["identities"]["engine"]) == ["first", "second"]
     assert topology["num_threads"] == 1, "Ray must count the job's core of each node, not all"
-    assert processes_of(long), "the end of one job must leave the other alone"
+    assert processes_with("SLURM_JOB_ID", long), "the end of one job must leave the other alone"
 
     reached = steps(folder, "long")[-1]
     slurm.ask("scancel", "--batch", "--signal=TERM", long)

@@ -1,8 +1,11 @@
 """What is told of a worker that died."""
 
+import asyncio
 from pathlib import Path
 
-from skyrl_nat.cluster.last_words import LONGEST_LINE, MEMORY_HINT, num_memory_kills, read_end, with_hint
+from ray.exceptions import ActorDiedError
+
+from skyrl_nat.cluster.last_words import LONGEST_LINE, MEMORY_HINT, last_words, num_memory_kills, read_end, with_hint
 
 DIED = "\nThe actor died unexpectedly before finishing this task.\n\tclass_name: AsyncHost\n"
 
@@ -20,6 +23,15 @@ def test_worker_that_said_why_gets_no_word_on_memory() -> None:
     assert told == (
         "The actor died unexpectedly before finishing this task; its log ends with:   raise ValueError / ValueError: no"
     )
+
+
+def test_worker_that_could_not_be_made_says_why() -> None:
+    """RY-07."""
+    error = ActorDiedError()
+    error.error_msg = (
+        "died because of an error raised in its creation task, x()\n  File ...\nConfigError: family must be\n"
+    )
+    assert asyncio.run(last_words(error, {})) == "it did not start: ConfigError: family must be"
 
 
 def test_memory_is_named_when_the_kernel_or_ray_ended_a_process_for_it() -> None:

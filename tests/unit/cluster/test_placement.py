@@ -81,7 +81,8 @@ def test_shortfall_is_said_in_words():
 
 
 def test_small_nodes_are_passed_over():
-    plan = plan_placement(gpu_config(), [LAPTOP, *gpu_nodes(1)])
+    head = NodeResources(name="head", num_cpus=0, num_gpus=8)
+    plan = plan_placement(gpu_config(), [LAPTOP, head, *gpu_nodes(1)])
     assert plan.bundles == ({"CPU": 1.0, "GPU": 8.0},)
 
 
