@@ -109,6 +109,11 @@ def _parser() -> argparse.ArgumentParser:
     prepare.add_argument("--requests", type=Path, help="what users want, one request a line; default: those shipped")
     prepare.add_argument("overrides", nargs="*", help="config overrides, e.g. environment.sandbox.backend=landlock")
     prepare.set_defaults(function=_prepare, goes_on="the same command")
+    submit = commands.add_parser("submit", help="train as a job of a Ray cluster: upload this folder's code, no data")
+    submit.add_argument("--address", default="http://127.0.0.1:8265", help="of the cluster's dashboard")
+    submit.add_argument("--no-wait", action="store_true", help="end when the job has begun, not when it is over")
+    submit.add_argument("overrides", nargs="*", help="as for train")
+    submit.set_defaults(function=_submit)
     add_trace_commands(commands)
     return parser
 
@@ -134,6 +139,12 @@ async def _train_run(config: "RunConfig") -> None:
     async with open_run(config) as run:
         await train_to_the_end(run)
     show_summary(run, time.monotonic() - started)
+
+
+def _submit(options: argparse.Namespace) -> None:
+    from skyrl_nat.cluster.jobs import submit
+
+    sys.exit(submit(options.address, options.overrides, is_waiting=not options.no_wait))
 
 
 def _plan(options: argparse.Namespace) -> None:

@@ -29,6 +29,10 @@ class LostWorkerError(WorkerError):
     """A worker died; whoever started it may start it anew."""
 
 
+class LostNodeError(WorkerError):
+    """A worker's node is gone and no other took its place."""
+
+
 class WeightSyncError(SkyRLNatError, RuntimeError):
     """A weight push did not complete; the engines it touched must not serve."""
 

@@ -12,8 +12,11 @@ from ray.actor import ActorHandle
 from ray.util.placement_group import PlacementGroup
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 
+from skyrl_nat.cluster.folders import cache_environment
 from skyrl_nat.cluster.inspection import watch_for_stack_dumps
+from skyrl_nat.cluster.last_words import num_memory_kills, own_log
 from skyrl_nat.cluster.placement import PlacementPlan, Slot, visible_devices
+from skyrl_nat.cluster.session import node_name
 
 COMPUTING = ("policy", "engine")
 """Roles that share the cores; all others get one thread."""
@@ -29,6 +32,10 @@ class _Host:
     def __init__(self, factory: str, kwargs: dict[str, Any]) -> None:
         if places := os.environ.get(PLACES):
             os.environ["CUDA_VISIBLE_DEVICES"] = visible_devices(places, os.environ.get("CUDA_VISIBLE_DEVICES"))
+        os.environ.update(cache_environment(os.environ))
+        self._node_id = ray.get_runtime_context().get_node_id()
+        self._node = next((node_name(node) for node in ray.nodes() if node["NodeID"] == self._node_id), "unknown")
+        self._log, self._memory_kills = own_log(), num_memory_kills()
         self._stacks = watch_for_stack_dumps()
         module, name = factory.split(":")
         self._target = getattr(importlib.import_module(module), name)(**kwargs)
@@ -44,10 +51,13 @@ class _Host:
         """Return process id and node, for messages and tests, and where its stacks can be read."""
         return {
             "pid": os.getpid(),
-            "node": socket.gethostname(),
-            "node_id": ray.get_runtime_context().get_node_id(),
+            "node": self._node,
+            "node_id": self._node_id,
             "python": sys.executable,
+            "gpus": os.environ.get("CUDA_VISIBLE_DEVICES", ""),
             "stacks": self._stacks,
+            "log": self._log,
+            "memory_kills": self._memory_kills,
         }
 
 

@@ -12,6 +12,7 @@ import ray
 from ray.actor import ActorHandle
 from ray.exceptions import RayActorError, RayTaskError
 
+from skyrl_nat.cluster.last_words import last_words
 from skyrl_nat.errors import LostWorkerError, SilentWorkerError, SkyRLNatError, WorkerError
 
 
@@ -49,6 +50,8 @@ class ActorGroup:
         self.waits: set[Wait] = set()
         self.identities: dict[int, dict[str, Any]] = {}
         """Process id and node by rank."""
+        self._deaths: dict[int, asyncio.Task[str]] = {}
+        """What is known of each death, by process id."""
         self._make = make
         self._handles = {rank: make(rank) for rank in ranks}
         self._timeout_s = timeout_s
@@ -170,13 +173,22 @@ class ActorGroup:
             ) from error
         except RayActorError as error:
             raise LostWorkerError(
-                f"{who} must stay alive during `{method}`, it died: {_first_line(error)}. Go on with resume=latest"
+                f"{who} must stay alive during `{method}`, it died: {await self._cause_of_death(rank, error)}. "
+                "Go on with resume=latest"
             ) from error
         except RayTaskError as error:
             cause = error.cause
             if isinstance(cause, SkyRLNatError):
                 raise type(cause)(*cause.args) from error
             raise WorkerError(f"{who} failed in `{method}`: {type(cause).__name__}: {cause}") from error
+
+    async def _cause_of_death(self, rank: int, error: RayActorError) -> str:
+        """Return what is known; many calls are lost with one worker, and all wait for one look."""
+        identity = self.identities.get(rank, {})
+        pid = identity.get("pid", -1 - rank)
+        if pid not in self._deaths:
+            self._deaths[pid] = asyncio.ensure_future(last_words(error, identity))
+        return await asyncio.shield(self._deaths[pid])
 
     @contextmanager
     def _waiting(self, rank: int, method: str) -> Iterator[None]:
@@ -220,8 +232,3 @@ class BaseModelCalls:
 
 _ON_BASE = {"compute_logprobs": "compute_base_logprobs"}
 """Method of a reference -> what the policy has for it."""
-
-
-def _first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__

@@ -1,10 +1,14 @@
 """Which worker sits on which node and GPUs: arithmetic first, so that it can be tested and printed."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from skyrl_nat.config.cluster import ClusterConfig, Device, Placement
-from skyrl_nat.errors import ConfigError
+from skyrl_nat.errors import ConfigError, WorkerError
+
+CPUS_PER_NODE = 1.0
+"""Reserved on each node: a head that Ray was told to keep free of work offers none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,7 +87,7 @@ def plan_placement(
     Raises:
         ConfigError: With the shortfall in words.
     """
-    usable = [node for node in nodes if node.num_gpus >= config.num_gpus_per_node]
+    usable = usable_nodes(config, nodes)
     if len(usable) < config.num_nodes:
         seen = ", ".join(f"{node.name}: {node.num_gpus} GPUs, {node.num_cpus:g} CPUs" for node in nodes) or "none"
         raise ConfigError(
@@ -101,7 +105,7 @@ def plan_placement(
         for rank in range(number)
     ]
     bundles = tuple(
-        {"CPU": 1.0, "GPU": float(config.num_gpus_per_node)} if config.num_gpus_per_node else {"CPU": 1.0}
+        {"CPU": CPUS_PER_NODE} | ({"GPU": float(config.num_gpus_per_node)} if config.num_gpus_per_node else {})
         for _ in chosen
     )
     return PlacementPlan(
@@ -110,6 +114,11 @@ def plan_placement(
         num_threads=_num_threads(config, chosen, accelerated, is_overlapped),
         is_overlapped=is_overlapped,
     )
+
+
+def usable_nodes(config: ClusterConfig, nodes: Sequence[NodeResources]) -> list[NodeResources]:
+    """Return the nodes that are large enough, in their order."""
+    return [node for node in nodes if node.num_gpus >= config.num_gpus_per_node and node.num_cpus >= CPUS_PER_NODE]
 
 
 def devices_of(plan: PlacementPlan, config: ClusterConfig) -> tuple[int, dict[str, list[tuple[int, ...]]]]:
@@ -183,9 +192,42 @@ def visible_devices(places: str, inherited: str | None) -> str:
 
     Args:
         places: Numbers with commas between.
-        inherited: The node's own value; where it names no devices, all of them count.
+        inherited: The node's own value, set by Slurm, by the user or by who started Ray there: numbers or names; where
+            it names no devices, all of them count.
+
+    Raises:
+        WorkerError: The node shows fewer GPUs than were placed on it.
     """
     if not inherited:
         return places
     names = inherited.split(",")
-    return ",".join(names[int(place)] for place in places.split(","))
+    numbers = [int(place) for place in places.split(",")]
+    if max(numbers) >= len(names):
+        raise WorkerError(
+            f"A node must show the GPUs that are placed on it, {places} of those visible, got "
+            f"CUDA_VISIBLE_DEVICES={inherited}. Start Ray there with the same value, or lower cluster.num_gpus_per_node"
+        )
+    return ",".join(names[number] for number in numbers)
+
+
+def require_own_gpus(role: str, identities: Mapping[int, Mapping[str, Any]], num_sharing: int) -> None:
+    """Refuse workers of one role that landed on one GPU, unless so many are to share it.
+
+    Args:
+        role: For the message.
+        identities: Node and visible GPUs by rank, as the workers themselves report them.
+        num_sharing: Workers of the role on one GPU.
+
+    Raises:
+        WorkerError: With the ranks and the GPU.
+    """
+    ranks_of: dict[tuple[str, str], list[int]] = {}
+    for rank, identity in identities.items():
+        for gpu in identity["gpus"].split(","):
+            ranks_of.setdefault((identity["node"], gpu), []).append(rank)
+    for (node, gpu), ranks in ranks_of.items():
+        if len(ranks) > num_sharing:
+            raise WorkerError(
+                f"Each {role} must have GPUs of its own, but ranks {', '.join(map(str, ranks))} all see "
+                f"{gpu or 'every GPU'} on node {node}. Look for who sets CUDA_VISIBLE_DEVICES there"
+            )

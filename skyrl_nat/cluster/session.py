@@ -4,18 +4,23 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import ray
 from ray._private import ray_constants
+from ray._private.state import available_resources_per_node
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 
-from skyrl_nat.cluster.placement import NodeResources, PlacementPlan
+from skyrl_nat.cluster.folders import ray_folder
+from skyrl_nat.cluster.placement import NodeResources, PlacementPlan, usable_nodes
 from skyrl_nat.config.cluster import ClusterConfig, Device
 from skyrl_nat.errors import WorkerError
 
 LOCAL_OBJECT_STORE_BYTES = 2 * 1024**3
+LOOK_S = 0.5
 
 ACTOR_ENVIRONMENT = {
     "TOKENIZERS_PARALLELISM": "false",
@@ -49,29 +54,44 @@ def ray_session(config: ClusterConfig) -> Iterator[list[NodeResources]]:
             if threading.current_thread() is threading.main_thread():
                 # Ray puts a handler of its own there, which aborts the process.
                 signal.signal(signal.SIGTERM, on_sigterm)
-        except (ConnectionError, RuntimeError, ValueError) as error:
+        except (OSError, RuntimeError, ValueError) as error:
             raise WorkerError(
                 f"Ray must be reachable at {address or 'this machine'}, but: {error}. Start it with `ray start --head` "
                 "or leave cluster.ray_address empty"
             ) from error
     try:
-        yield [
+        yield _nodes(config, time.monotonic() + (config.start_timeout_s if address else 0))
+    finally:
+        if not was_running:
+            ray.shutdown()
+
+
+def _nodes(config: ClusterConfig, deadline: float) -> list[NodeResources]:
+    """Return the nodes that are alive, as soon as there are enough or the time is over: some may join late."""
+    while True:
+        found = [
             NodeResources(
-                name=node["NodeManagerHostname"],
+                name=node_name(node),
                 num_cpus=node["Resources"].get("CPU", 0.0),
                 num_gpus=int(node["Resources"].get("GPU", 0)),
             )
             for node in ray.nodes()
             if node["Alive"]
         ]
-    finally:
-        if not was_running:
-            ray.shutdown()
+        if len(usable_nodes(config, found)) >= config.num_nodes or time.monotonic() > deadline:
+            return found
+        time.sleep(LOOK_S)
+
+
+def node_name(node: dict[str, Any]) -> str:
+    """Return a node's name for people: the one that it was started with, else that of its machine."""
+    name, address = node["NodeName"], node["NodeManagerAddress"]
+    return str(node["NodeManagerHostname"] if name in ("", address) else name)
 
 
 def _init(config: ClusterConfig, address: str | None) -> None:
     common = {
-        "runtime_env": {"env_vars": ACTOR_ENVIRONMENT},
+        "runtime_env": {"env_vars": {**ACTOR_ENVIRONMENT, **config.environment}},
         "log_to_driver": False,
         "logging_level": logging.WARNING,
         "configure_logging": True,
@@ -81,10 +101,21 @@ def _init(config: ClusterConfig, address: str | None) -> None:
     ray_constants.ENABLE_RAY_CLUSTER = address is not None
     if address:
         ray.init(address=address, **common)
-    elif config.device is Device.cpu:
-        ray.init(address="local", include_dashboard=False, object_store_memory=LOCAL_OBJECT_STORE_BYTES, **common)
-    else:
-        ray.init(address="local", include_dashboard=False, **common)
+        return
+    size = {"object_store_memory": LOCAL_OBJECT_STORE_BYTES} if config.device is Device.cpu else {}
+    folder = str(ray_folder("ray", os.environ))
+    ray.init(address="local", include_dashboard=False, _temp_dir=folder, **size, **common)
+
+
+def _free() -> str:
+    """Return in words what each node has free."""
+    free = available_resources_per_node()
+    nodes = [(node_name(node), node["NodeID"]) for node in ray.nodes() if node["Alive"]]
+    return "; ".join(f"{name}: {_words(free.get(node_id, {}))}" for name, node_id in sorted(nodes)) or "no node"
+
+
+def _words(resources: Mapping[str, float]) -> str:
+    return f"{resources.get('CPU', 0):g} CPUs and {resources.get('GPU', 0):g} GPUs"
 
 
 @contextmanager
@@ -94,13 +125,15 @@ def reserved(plan: PlacementPlan, timeout_s: float) -> Iterator[PlacementGroup]:
     Raises:
         WorkerError: If they are not free within the time.
     """
+    bundle = next(iter(plan.bundles))
     strategy = "STRICT_SPREAD" if len(plan.bundles) > 1 else "PACK"
     group = placement_group(list(plan.bundles), strategy=strategy)
     try:
         if not group.wait(timeout_s):
             raise WorkerError(
-                f"The cluster must have {list(plan.bundles)} free within {timeout_s:g} s, it has "
-                f"{ray.available_resources()}. Stop other jobs or lower the counts in cluster.*"
+                f"cluster.num_nodes ({len(plan.bundles)}) must find as many nodes with {_words(bundle)} free "
+                f"within {timeout_s:g} s, found {_free()}. Stop other jobs, or lower cluster.num_nodes or "
+                "cluster.num_gpus_per_node"
             )
         yield group
     finally:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,8 @@ from ray.util.placement_group import PlacementGroup
 from skyrl_nat.cluster.actors import spawn
 from skyrl_nat.cluster.clients import RemoteEngine, RemoteEnvironments, RemoteRewards
 from skyrl_nat.cluster.group import ActorGroup, BaseModelCalls
-from skyrl_nat.cluster.placement import PlacementPlan, Slot, plan_placement
+from skyrl_nat.cluster.nodes import Nodes
+from skyrl_nat.cluster.placement import PlacementPlan, Slot, plan_placement, require_own_gpus
 from skyrl_nat.cluster.session import ray_session, reserved
 from skyrl_nat.config.cluster import Device, Strategy
 from skyrl_nat.config.rollout import EngineKind
@@ -53,6 +54,11 @@ class Topology:
     """None where the family's own step rewards count."""
     groups: list[ActorGroup]
     """All of the above that have actors of their own."""
+    nodes: Nodes
+    lost_nodes: list[str] = field(default_factory=list[str])
+    """Names."""
+    lost_engines: list[int] = field(default_factory=list[int])
+    """Ranks that are given up."""
     starter: "_Starter"
 
     async def usage(self) -> dict[str, list[Usage]]:
@@ -63,15 +69,48 @@ class Topology:
 
     async def restart_engine(self, rank: int) -> None:
         """Put a new engine in the place of one; it has the starting model's weights and is not called yet."""
-        await self.engines.restart(rank, self.starter.config.cluster.start_timeout_s)
-        await self.engines.call_one(rank, "start")
+
+        async def restart() -> None:
+            await self.engines.restart(rank, self.starter.config.cluster.start_timeout_s)
+            await self.engines.call_one(rank, "start")
+
+        await self.nodes.hold(self.starter.slots["engine", rank].node, f"engine {rank}", restart())
 
     async def restart_policy(self) -> None:
         """Start the ranks of policy and reference anew, with the starting model."""
         limit = self.starter.config.cluster.start_timeout_s
         groups = [group for group in self.groups if group.role in ("policy", "reference")]
-        await asyncio.gather(*(group.restart(rank, limit) for group in groups for rank in group.ranks))
+        slots = self.starter.slots
+        await asyncio.gather(
+            *(
+                self.nodes.hold(slots["policy", rank].node, f"{group.role} {rank}", group.restart(rank, limit))
+                for group in groups
+                for rank in group.ranks
+            )
+        )
         await asyncio.gather(*(self.starter.build(group) for group in groups))
+
+    def members(self, bundle: int) -> list[tuple[ActorGroup, int]]:
+        """Return the workers on the node of a bundle."""
+        return [
+            (group, rank)
+            for group in self.groups
+            for rank in group.identities
+            if self.starter.slots[place_of(group.role), rank].node == bundle
+        ]
+
+    async def move(self, group: ActorGroup, rank: int, bundle: int) -> None:
+        """Start an environment or reward worker anew on the node of another bundle; it is not called meanwhile."""
+        slots = self.starter.slots
+        slots[group.role, rank] = replace(slots[group.role, rank], node=bundle)
+        group.leave_out(rank)
+        await group.restart(rank, self.starter.config.cluster.start_timeout_s)
+        group.take_in(rank)
+
+
+def place_of(role: str) -> str:
+    """Return the role whose slots a role has: the reference's are the policy's."""
+    return "policy" if role == "reference" else role
 
 
 async def _usage(group: ActorGroup) -> list[Usage]:
@@ -137,6 +176,8 @@ class _Starter:
         self._bundle = bundle
         self._model_path = str(model_path)
         self._total_steps = total_steps
+        self.slots = {(slot.role, slot.rank): slot for slot in plan.slots}
+        """Where everyone is to be, by role and rank."""
 
     async def start(self) -> Topology:
         config = self.config
@@ -159,6 +200,9 @@ class _Starter:
         groups = [group for group in (policy, own_reference, engines, environments, rewards) if group is not None]
         limit = config.cluster.start_timeout_s
         await asyncio.gather(*[group.wait_ready(limit) for group in groups])
+        if config.cluster.device is Device.cuda:
+            require_own_gpus("policy", policy.identities, 1)
+            require_own_gpus("engine", engines.identities, config.cluster.num_engines_per_gpu)
         await asyncio.gather(
             self._start_engines(engines), self.build(policy), *([self.build(own_reference)] if own_reference else [])
         )
@@ -173,6 +217,7 @@ class _Starter:
             environments=RemoteEnvironments(environments),
             rewards=None if rewards is None else RemoteRewards(rewards),
             groups=groups,
+            nodes=Nodes(self._bundle, config.recovery.node_timeout_s),
             starter=self,
         )
 
@@ -283,13 +328,13 @@ class _Starter:
         max_restarts: int = 0,
     ) -> Callable[[int], ActorHandle]:
         """Return what starts the actor of a rank, in the slots of the role `place`."""
-        slots = self._plan.of_role(place)
 
         def make(rank: int) -> ActorHandle:
+            slot = self.slots[place, rank]
             return spawn(
-                slots[rank],
+                slot,
                 factory,
-                arguments(slots[rank]),
+                arguments(slot),
                 group=self._bundle,
                 plan=self._plan,
                 is_async=is_async,
@@ -302,7 +347,9 @@ class _Starter:
 def describe(topology: Topology) -> dict[str, Any]:
     """Return the placement and process ids, for the run folder."""
     return {
-        "slots": [asdict(slot) for slot in topology.plan.slots],
+        "slots": [asdict(slot) for slot in topology.starter.slots.values()],
         "num_threads": topology.plan.num_threads,
+        "lost_nodes": topology.lost_nodes,
+        "lost_engines": topology.lost_engines,
         "identities": {group.role: list(group.identities.values()) for group in topology.groups},
     }

@@ -1,7 +1,9 @@
 """Which processes exist, where they sit, and how weights travel between them."""
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from skyrl_nat.config.checks import require, require_finite, require_not_negative, require_positive
 
@@ -69,6 +71,8 @@ class ClusterConfig:
     """CPU threads of each engine and policy rank; 0 divides the machine's cores among ranks."""
     ray_address: str | None = None
     """Address of a running Ray cluster; None starts one on this machine (or joins the one of `ray job submit`)."""
+    environment: dict[str, Any] = field(default_factory=dict[str, Any])
+    """Environment variables of all workers, by name: text or numbers. Secrets are refused: export them on the nodes."""
     call_timeout_s: float = 1800.0
     """Deadline of one call to a worker (training step, checkpoint, weight push)."""
     start_timeout_s: float = 300.0
@@ -105,6 +109,7 @@ class ClusterConfig:
             self.num_engines,
             "Count all engines.",
         )
+        self.environment = {name: _variable(name, value) for name, value in self.environment.items()}
         if self.device is Device.cuda:
             require(
                 self.num_gpus_per_node >= 1,
@@ -113,6 +118,16 @@ class ClusterConfig:
                 self.num_gpus_per_node,
                 "Set it to the GPUs of one node, or use cluster.device=cpu.",
             )
+
+
+def _variable(name: str, value: object) -> str:
+    """Return an environment variable's value as text; what has no certain text is refused."""
+    path = f"cluster.environment.{name}"
+    is_name = re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) is not None
+    require(is_name, path, "be a variable's name", name, "Use letters, digits and underscores.")
+    is_plain = isinstance(value, str | int | float) and not isinstance(value, bool)
+    require(is_plain, path, "be text or a number", value, "Write the text that programs are to see in quotes, as '1'.")
+    return str(value)
 
 
 @dataclass(kw_only=True, slots=True)

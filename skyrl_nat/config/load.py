@@ -19,7 +19,7 @@ from skyrl_nat.config.run import RunConfig
 from skyrl_nat.config.secrets import refuse_secrets
 from skyrl_nat.errors import ConfigError
 
-FREE_SECTIONS = ("environment.reward_weights.", "engine.extra.")
+FREE_SECTIONS = ("environment.reward_weights.", "engine.extra.", "cluster.environment.")
 """Sections whose keys are the user's own."""
 UNKNOWN_KEY = (r"Could not override '([^']+)'", r"Key '[^']+' not in.*?full_key: (\S+)")
 REFUSALS = {

@@ -29,6 +29,9 @@ class RecoveryConfig:
     """Of one environment or reward worker in a run; then it stays dead."""
     probe_timeout_s: float = 10.0
     """A worker that does not answer within this time when it is asked counts as dead."""
+    node_timeout_s: float = 120.0
+    """Another node must have taken the place of a lost one within this time. If none has, the run goes on without the
+    engines that were there, and ends if the policy was."""
     grace_s: float = 90.0
     """After SIGTERM or SIGINT: time to end the optimizer step in flight and to save it."""
     stall_timeout_s: float = 0.0
@@ -38,5 +41,5 @@ class RecoveryConfig:
 
     def __post_init__(self) -> None:
         require_finite(self, "recovery")
-        require_positive(self, "recovery", "max_worker_restarts", "probe_timeout_s", "grace_s")
+        require_positive(self, "recovery", "max_worker_restarts", "probe_timeout_s", "node_timeout_s", "grace_s")
         require_not_negative(self, "recovery", "max_engine_restarts", "max_policy_restarts", "stall_timeout_s")

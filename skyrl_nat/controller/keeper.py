@@ -9,7 +9,7 @@ from skyrl_nat.cluster.group import ActorGroup
 from skyrl_nat.cluster.topology import Topology
 from skyrl_nat.config.recovery import RecoveryConfig
 from skyrl_nat.engines.pool import EnginePool
-from skyrl_nat.errors import DeadlineError, EngineError, LostWorkerError, WorkerError
+from skyrl_nat.errors import DeadlineError, EngineError, LostNodeError, LostWorkerError, WorkerError
 
 MISSED_PROBES = 2
 """In a row, after which a worker counts as hung: one may be late on a busy machine."""
@@ -20,6 +20,7 @@ class Keeper:
     """Looks after the workers of a run while `keep` runs.
 
     An environment or reward worker is killed and started anew by Ray; its rollouts are retried by whoever plays them.
+    If its node is lost, it moves to another one.
     An engine is started anew, joins the weight channel and serves only after a push; its requests have failed and are
     retried elsewhere. A policy rank cannot be replaced alone: that is raised.
     """
@@ -67,15 +68,14 @@ class Keeper:
             LostWorkerError: A rank of policy or reference died or hangs.
         """
         self._pool.is_kept = True
-        mending = asyncio.ensure_future(self._mend_engines())
-        listening = asyncio.ensure_future(self._listen())
+        tasks = [asyncio.ensure_future(work) for work in (self._mend_engines(), self._listen(), self._watch_nodes())]
         try:
-            await asyncio.gather(mending, listening)
+            await asyncio.gather(*tasks)
         finally:
             self._pool.is_kept = False
-            for task in (mending, listening):
+            for task in tasks:
                 task.cancel()
-            await asyncio.gather(mending, listening, return_exceptions=True)
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     def on_step(self) -> None:
         """Say that a step was trained: what was restarted before it does not count any more."""
@@ -135,6 +135,43 @@ class Keeper:
                 self._missed[group.role, rank] = 0
                 await self.replace(group, rank, cause)
 
+    async def _watch_nodes(self) -> None:
+        """Look for nodes that are lost, for ever."""
+        nodes = self._topology.nodes
+        known = await nodes.hosts()
+        while True:
+            await asyncio.sleep(self._config.probe_timeout_s)
+            hosts = await nodes.hosts()
+            # Another node may have taken its place by now, or may yet do so.
+            lost = [(bundle, host) for bundle, host in enumerate(known) if host and hosts[bundle] != host]
+            known = hosts
+            for bundle, host in lost:
+                there = [bundle] if hosts[bundle] else [other for other, found in enumerate(hosts) if found]
+                await self._leave_node(bundle, host.name, there)
+
+    async def _leave_node(self, bundle: int, name: str, others: Sequence[int]) -> None:
+        """Give up or move all that was on a lost node; `others` are the bundles that have one."""
+        topology = self._topology
+        members = topology.members(bundle)
+        who = ", ".join(f"{group.role} {rank}" for group, rank in members)
+        self._warn(f"node {name} is lost, with {who}: the run goes on with what is left")
+        topology.lost_nodes.append(name)
+        moves = []
+        for number, (group, rank) in enumerate(members):
+            if group.role == "engine":
+                self._engines.leave_out(rank)
+                self._pool.mark_unhealthy(rank, f"its node {name} is lost")
+            elif others and group.role not in ("policy", "reference"):
+                moves.append(self._move(group, rank, others[number % len(others)]))
+        await asyncio.gather(*moves)
+        self._on_change()
+
+    async def _move(self, group: ActorGroup, rank: int, bundle: int) -> None:
+        try:
+            await self._topology.move(group, rank, bundle)
+        except (WorkerError, DeadlineError) as error:
+            self._warn(f"the run goes on without {group.role} {rank}, which did not start elsewhere: {error}")
+
     async def _mend_engines(self) -> None:
         while True:
             faults = {rank: why for rank, why in (await self._pool.wait_for_fault()).items() if rank not in self._lost}
@@ -156,7 +193,8 @@ class Keeper:
         if rank not in self._pool.silent and await self._is_well(rank):
             return True
         if self._num_restarts[rank] >= self._config.max_engine_restarts:
-            self._give_up(rank, why)
+            limit = self._config.max_engine_restarts
+            self._give_up(rank, f"was started anew {limit} times without a trained step, then: {why}")
             return False
         number = self._num_restarts[rank]
         self._num_restarts[rank] += 1
@@ -166,6 +204,9 @@ class Keeper:
         self._warn(f"engine {rank} is started anew: {why}")
         try:
             await self._topology.restart_engine(rank)
+        except LostNodeError as error:
+            self._give_up(rank, f"has no node: {error}")
+            return False
         except (WorkerError, EngineError, DeadlineError) as error:
             self._warn(f"engine {rank} did not start: {error}")
             return False
@@ -180,8 +221,9 @@ class Keeper:
 
     def _give_up(self, rank: int, why: str) -> None:
         self._lost.add(rank)
-        limit = self._config.max_engine_restarts
-        text = f"engine {rank} was started anew {limit} times without a trained step, then: {why}"
+        self._topology.lost_engines = sorted(self._lost)
+        self._on_change()
+        text = f"engine {rank}, which {why}"
         if len(self._lost) == len(self._engines.identities):
             raise EngineError(f"At least one engine must stay alive, but {text}. Mend the cause, then resume=latest")
         self._warn(f"the run goes on without {text}")

@@ -80,7 +80,8 @@ def test_what_may_not_be_replaced_ends_the_run_with_one_named_error_and_it_resum
     assert process.returncode == 1, output
     lines = [line for line in output.splitlines() if line.startswith("skyrl-nat: ")]
     assert len(lines) == 1, output
-    assert f"{role} 0" in lines[0]
+    assert f"{role} 0 on node" in lines[0]
+    assert "for want of memory" in lines[0], "RY-07: a silent end suggests a look at the memory"
     assert "resume=latest" in lines[0]
     reached = steps(folder, role)[-1]
     small_run.run(folder, f"name={role}", *small_run.LONG, f"trainer.steps={reached + 2}", "resume=latest")

@@ -2,9 +2,9 @@
 
 import pytest
 
-from skyrl_nat.cluster.placement import NodeResources, devices_of, plan_placement, visible_devices
+from skyrl_nat.cluster.placement import NodeResources, devices_of, plan_placement, require_own_gpus, visible_devices
 from skyrl_nat.config.cluster import ClusterConfig, Device, Placement
-from skyrl_nat.errors import ConfigError
+from skyrl_nat.errors import ConfigError, WorkerError
 
 LAPTOP = NodeResources(name="laptop", num_cpus=2, num_gpus=0)
 
@@ -81,7 +81,8 @@ def test_shortfall_is_said_in_words():
 
 
 def test_small_nodes_are_passed_over():
-    plan = plan_placement(gpu_config(), [LAPTOP, *gpu_nodes(1)])
+    head = NodeResources(name="head", num_cpus=0, num_gpus=8)
+    plan = plan_placement(gpu_config(), [LAPTOP, head, *gpu_nodes(1)])
     assert plan.bundles == ({"CPU": 1.0, "GPU": 8.0},)
 
 
@@ -97,10 +98,38 @@ def test_neighbours_are_the_policy_ranks_on_an_engines_gpus():
 
 @pytest.mark.parametrize(
     ("places", "inherited", "found"),
-    [("0,1", None, "0,1"), ("1", "", "1"), ("0", "3", "3"), ("1,0", "GPU-a,GPU-b", "GPU-b,GPU-a")],
+    [
+        ("0,1", None, "0,1"),
+        ("1", "", "1"),
+        ("0", "3", "3"),
+        ("1", "3,5", "5"),
+        ("0,1", "2,3", "2,3"),
+        ("1,0", "GPU-a,GPU-b", "GPU-b,GPU-a"),
+        ("1", "MIG-a,MIG-b", "MIG-b"),
+        ("7", "0,1,2,3,4,5,6,7", "7"),
+    ],
 )
 def test_places_count_among_the_gpus_that_a_node_may_use(places: str, inherited: str | None, found: str):
+    """RY-05."""
     assert visible_devices(places, inherited) == found
+
+
+def test_place_on_a_gpu_that_the_node_does_not_show_is_refused():
+    with pytest.raises(WorkerError, match="1 of those visible, got CUDA_VISIBLE_DEVICES=3"):
+        visible_devices("1", "3")
+
+
+def test_two_workers_on_one_gpu_are_refused_unless_they_are_to_share_it():
+    """RY-05."""
+    apart = {0: {"node": "a", "gpus": "0,1"}, 1: {"node": "a", "gpus": "2,3"}, 2: {"node": "b", "gpus": "0,1"}}
+    require_own_gpus("engine", apart, 1)
+    together = {0: {"node": "a", "gpus": "0"}, 1: {"node": "a", "gpus": "0"}}
+    require_own_gpus("engine", together, 2)
+    with pytest.raises(WorkerError, match="Each engine must have GPUs of its own, but ranks 0, 1 all see 0 on node a"):
+        require_own_gpus("engine", together, 1)
+    unset = {0: {"node": "a", "gpus": ""}, 1: {"node": "a", "gpus": ""}}
+    with pytest.raises(WorkerError, match="ranks 0, 1 all see every GPU on node a"):
+        require_own_gpus("policy", unset, 1)
 
 
 def test_every_gpu_that_is_held_is_a_device_and_several_engines_may_share_one():

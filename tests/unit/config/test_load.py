@@ -274,3 +274,35 @@ def test_names_of_variables_and_words_that_only_look_like_secrets_are_taken(monk
     monkeypatch.setenv("SHORT_KEY", "runs")
     config = load_config(["engine.extra.max_num_batched_tokens=100", "planner.api_key_env=OTHER_KEY", "root_dir=runs"])
     assert config.planner.api_key_env == "OTHER_KEY"
+
+
+@pytest.mark.parametrize(
+    ("override", "found"),
+    [
+        ("cluster.environment.NCCL_DEBUG=INFO", "INFO"),
+        ("cluster.environment.NCCL_NTHREADS=4", "4"),
+        ("cluster.environment.SHARE=0.5", "0.5"),
+        ("cluster.environment.FLAG='true'", "true"),
+    ],
+)
+def test_environment_of_workers_is_text(override: str, found: str) -> None:
+    """RY-04."""
+    assert list(load_config([override]).cluster.environment.values()) == [found]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("cluster.environment.FLAG=true", "cluster.environment.FLAG must be text or a number, got True"),
+        ("cluster.environment.FLAG=null", "cluster.environment.FLAG must be text or a number, got None"),
+        ("cluster.environment.FLAG={A:1}", "cluster.environment.FLAG must be text or a number, got {'A': 1}"),
+        ("cluster.environment.FLAG=[1]", r"cluster.environment.FLAG must be text or a number, got \[1\]"),
+        ("cluster.environment.A-B=1", "cluster.environment.A-B must be a variable's name"),
+        ("cluster.environment.HF_TOKEN=abc", "cluster.environment.HF_TOKEN must not be in a config"),
+        ("cluster.environment.OTHER_KEY=1234", "cluster.environment.OTHER_KEY must not be in a config"),
+    ],
+)
+def test_environment_without_a_certain_text_and_secrets_are_refused(override: str, message: str) -> None:
+    """RY-04."""
+    with pytest.raises(ConfigError, match=message):
+        load_config([override])

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from skyrl_nat.cluster.nodes import Host
 from skyrl_nat.config.recovery import RecoveryConfig
 from skyrl_nat.controller.keeper import Keeper
 from skyrl_nat.engines.pool import EnginePool
-from skyrl_nat.errors import EngineError, LostWorkerError
+from skyrl_nat.errors import EngineError, LostNodeError, LostWorkerError
 
 
 class Group:
@@ -47,16 +48,33 @@ class World:
         self.events: list[str] = []
         self.start_fails = False
         self.pool = EnginePool([SimpleNamespace(), SimpleNamespace()], request_timeout_s=5)  # type: ignore[list-item]
+        self.hosts: list[Host | None] = [Host("id-a", "a"), Host("id-b", "b")]
         topology: Any = SimpleNamespace(
-            groups=list(self.groups.values()), engines=self.engines, restart_engine=self.restart_engine
+            groups=list(self.groups.values()),
+            engines=self.engines,
+            restart_engine=self.restart_engine,
+            nodes=SimpleNamespace(hosts=self.look),
+            members=lambda bundle: [(self.engines, bundle), (self.groups["environment"], bundle)],
+            move=self.move,
+            lost_nodes=[],
+            lost_engines=[],
         )
+        self.topology = topology
         config = RecoveryConfig(probe_timeout_s=0.01, max_engine_restarts=max_engine_restarts)
         self.keeper = Keeper(
             topology, self.pool, config, push=self.push, warn=self.events.append, on_change=lambda: None
         )
 
+    async def look(self) -> list[Host | None]:
+        return list(self.hosts)
+
+    async def move(self, group: Group, rank: int, bundle: int) -> None:
+        self.events.append(f"move {group.role} {rank} to {bundle}")
+
     async def restart_engine(self, rank: int) -> None:
         self.events.append(f"restart {rank}")
+        if self.hosts[rank] is None:
+            raise LostNodeError("no room")
         if self.start_fails:
             raise EngineError("no memory")
         self.engines.ill.discard(rank)
@@ -119,9 +137,31 @@ def test_run_goes_on_without_an_engine_that_cannot_be_started_and_ends_with_the_
     world.engines.ill = {0, 1}
     world.pool.mark_unhealthy(1, "it died too")
     with pytest.raises(
-        EngineError, match=r"At least one engine must stay alive, but engine 1 was started anew 1 times"
+        EngineError, match=r"At least one engine must stay alive, but engine 1, which was started anew 1 times"
     ):
         world.keep(3)
+
+
+def test_lost_node_is_said_in_one_line_its_workers_move_and_its_engine_is_given_up_once() -> None:
+    world = World()
+
+    async def lose_node() -> None:
+        keeping = asyncio.ensure_future(world.keeper.keep())
+        await asyncio.sleep(0.05)
+        world.hosts[1] = None
+        world.engines.ill = {1}
+        await asyncio.wait([keeping], timeout=0.4)
+        keeping.cancel()
+
+    asyncio.run(lose_node())
+    assert [event for event in world.events if "anew" not in event] == [
+        "node b is lost, with engine 1, environment 1: the run goes on with what is left",
+        "move environment 1 to 0",
+        "restart 1",
+        "the run goes on without engine 1, which has no node: no room",
+    ]
+    assert (world.topology.lost_nodes, world.topology.lost_engines) == (["b"], [1])
+    assert (world.pool.healthy, world.engines.ranks) == ([0], [0])
 
 
 def test_trained_step_forgives_earlier_restarts() -> None:

@@ -1,0 +1,115 @@
+"""Training under a real Slurm: two nodes, a neighbour on the same machine, the way back into the queue, a clean end."""
+
+import json
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+import sleepy_family
+import small_run
+from letter_family import write_letter_tasks
+from marked_processes import processes_with, require_none
+from slurm_cluster import slurm_cluster
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+EMPTY_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def folder():
+    # Munge's socket and Ray's must have short paths.
+    with tempfile.TemporaryDirectory(prefix="skyrl-nat-slurm-") as name:
+        yield Path(name)
+
+
+@pytest.fixture(scope="module")
+def slurm(folder):
+    (folder / "slurm").mkdir()
+    with slurm_cluster(folder / "slurm") as cluster:
+        yield cluster
+
+
+def submit(slurm, folder: Path, name: str, *overrides: str, options: tuple[str, ...] = ()) -> str:
+    """Submit the product's own script and return the job's number."""
+    options = ("--parsable", "--mem=3000", f"--chdir={ROOT}", f"--output={folder}/{name}.out", *options)
+    arguments = small_run.arguments(folder, f"name={name}", *overrides)
+    script = str(ROOT / "slurm" / "train.sbatch")
+    return slurm.ask("sbatch", *options, script, *arguments, extra=small_run.environment())
+
+
+def steps(folder: Path, name: str) -> list[int]:
+    file = folder / "runs" / name / "metrics.jsonl"
+    return [entry["step"] for entry in small_run.metrics(folder, name)] if file.exists() else []
+
+
+def wait_for_step(slurm, folder: Path, name: str, number: str, step: int) -> None:
+    deadline = time.monotonic() + 120
+    while not (found := steps(folder, name)) or found[-1] < step:
+        job = slurm.job(number)
+        assert job["JobState"] in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING"), slurm.output(job)
+        assert time.monotonic() < deadline, f"step {step} must be trained: {slurm.output(job)}"
+        time.sleep(0.2)
+
+
+def go_on_at_once(slurm, number: str) -> None:
+    """Spare the two minutes that Slurm lets a job wait that was put back; its first life must be over by then."""
+    require_empty(number)
+    slurm.wait_for(number, "PENDING")
+    slurm.ask("scontrol", "update", f"jobid={number}", "StartTime=now")
+
+
+def require_empty(number: str) -> None:
+    """Wait until a job has left nothing behind."""
+    require_none("SLURM_JOB_ID", number, EMPTY_S)
+    assert not list(Path(tempfile.gettempdir()).glob(f"skyrl-nat-{number}-*")), "Ray's folder must be gone"
+
+
+@pytest.mark.timeout(600)
+def test_jobs_on_the_same_nodes_train_apart_and_end_clean_and_one_comes_back_where_it_was(slurm, folder):
+    """RY-10, RY-11, CK-11."""
+    (folder / "sleepy").mkdir()
+    tasks = write_letter_tasks(folder / "sleepy", sleepy_family.NAME)
+    long = submit(slurm, folder, "long", *small_run.LONG, *tasks)
+    wait_for_step(slurm, folder, "long", long, 1)
+    both = ("--nodes=2", "--cpus-per-task=1")
+    short = submit(slurm, folder, "short", "cluster.num_engines=2", options=both)
+    job = slurm.wait_for(short, "COMPLETED", "FAILED")
+    assert (job["JobState"], job["ExitCode"]) == ("COMPLETED", "0:0"), slurm.output(job)
+    assert steps(folder, "short") == [1, 2]
+    require_empty(short)
+    topology = json.loads((folder / "runs" / "short" / "topology.json").read_text())
+    assert sorted(engine["node"] for engine in topology["identities"]["engine"]) == ["first", "second"]
+    assert topology["num_threads"] == 1, "Ray must count the job's core of each node, not all"
+    assert processes_with("SLURM_JOB_ID", long), "the end of one job must leave the other alone"
+
+    reached = steps(folder, "long")[-1]
+    slurm.ask("scancel", "--batch", "--signal=TERM", long)
+    go_on_at_once(slurm, long)
+    output = slurm.output(slurm.job(long))
+    assert "the job goes back into the queue" in output
+    assert "Traceback" not in output
+    saved = sorted(path.name for path in (folder / "runs" / "long" / "checkpoints").iterdir())
+    assert saved[-1] == f"step_{steps(folder, 'long')[-1]:06d}", "the step in flight must be saved before the end"
+    wait_for_step(slurm, folder, "long", long, reached + 3)
+
+    slurm.ask("scontrol", "requeue", long)
+    go_on_at_once(slurm, long)
+    reached = steps(folder, "long")[-1]
+    wait_for_step(slurm, folder, "long", long, reached + 2)
+    assert slurm.job(long)["Restarts"] == "2"
+    slurm.ask("scancel", "--full", long)
+    slurm.wait_for(long, "CANCELLED")
+    require_empty(long)
+    found = steps(folder, "long")
+    assert found == list(range(1, len(found) + 1)), "no step may be missing or there twice"
+
+
+def test_bad_input_ends_the_job_with_the_trainers_exit_code_before_ray_starts(slurm, folder):
+    number = submit(slurm, folder, "bad", "trainer.rollouts_per_task=-1")
+    job = slurm.wait_for(number, "FAILED", "COMPLETED")
+    assert job["ExitCode"] == "2:0"
+    assert "trainer.rollouts_per_task must" in slurm.output(job)
+    assert "Ray" not in slurm.output(job)
