@@ -261,7 +261,7 @@ TRAINER_FAULTS = [
         ("drops-not-counted", "dropped_groups += 1\n            return", "dropped_groups += 0\n            return")),
     *in_file("types.py", "rollouts/test_producer.py batching/test_advantages.py monitoring/test_metrics.py",
         ("newest-member-counts", "return min((r.oldest_version", "return max((r.oldest_version"),
-        ("newest-token-counts", " min((v for v in self.token_versions", " max((v for v in self.token_versions"),
+        ("newest-token-counts", " min((v for v in set(self", " max((v for v in set(self"),
         ("rejected-in-statistics", "if r.outcome.is_trainable and r.reward is not None", "if r.reward is not None"),
         ("reward-zero-is-missing", " and r.reward is not None", " and r.reward and r.reward.total")),
     *in_file("rollouts/policy_access.py", "rollouts/test_runner.py",
