@@ -140,14 +140,11 @@ class CheckpointManager:
         return None
 
     def kept(self, steps: Iterable[int], rewards: Mapping[int, float]) -> set[int]:
-        """Return which of some steps stay: the newest ones, and the best of those whose reward is known.
-
-        Of equal rewards the newer one is better.
-        """
+        """Return which of some steps stay: the newest ones, and the best of those whose reward is known."""
         ordered = sorted(steps)
         if not self._keep_last:
             return set(ordered)
-        judged = sorted((step for step in ordered if step in rewards), key=lambda step: (rewards[step], step))
+        judged = by_reward(ordered, rewards)
         best = judged[len(judged) - min(self._keep_best, len(judged)) :]
         return {*ordered[-self._keep_last :], *best}
 
@@ -183,6 +180,11 @@ class CheckpointManager:
         """Take a checkpoint's name away before its files, so that there never is half of one."""
         gone = path.rename(path.with_suffix(_OLD))
         shutil.rmtree(gone, ignore_errors=True)
+
+
+def by_reward(steps: Iterable[int], rewards: Mapping[int, float]) -> list[int]:
+    """Return those of some steps whose reward is known, the best one last; of equal ones the newer is better."""
+    return sorted((step for step in steps if step in rewards), key=lambda step: (rewards[step], step))
 
 
 def step_of(checkpoint: Path) -> int:

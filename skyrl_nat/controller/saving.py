@@ -14,7 +14,7 @@ from skyrl_nat.checkpoint.manifest import check_sizes
 from skyrl_nat.checkpoint.mirror import mirror_of
 from skyrl_nat.controller.copying import Copier
 from skyrl_nat.controller.update import Coefficients
-from skyrl_nat.errors import CheckpointError, SkyRLNatError
+from skyrl_nat.errors import CheckpointError, DeadlineError, SkyRLNatError
 from skyrl_nat.rollouts.recorded import read_groups
 from skyrl_nat.rollouts.recorder import write_groups
 
@@ -150,10 +150,10 @@ class Saver:
         try:
             if writing is not None:
                 await asyncio.wait_for(writing, timeout_s)
-        except TimeoutError:
-            self._run.console.warn(f"a checkpoint was not written within {timeout_s:g} s and is given up")
         except SkyRLNatError as error:
             self._run.console.warn(f"a checkpoint was not written: {error}")
+        except TimeoutError:
+            self._run.console.warn(f"a checkpoint was not written within {timeout_s:g} s and is given up")
         if self._copier:
             await self._copier.finish(timeout_s)
 
@@ -187,6 +187,8 @@ class Saver:
         """
         try:
             yield
+        except DeadlineError:  # an OSError too, and no fault of the disk
+            raise
         except (CheckpointError, OSError) as error:
             self._num_failures += 1
             text = f"step {step} could not be saved ({self._num_failures} in a row): {error} {self._room()}"

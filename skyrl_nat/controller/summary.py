@@ -1,5 +1,6 @@
 """The table at the end of a run: what was learned, and where everything lies."""
 
+from skyrl_nat.checkpoint.manager import by_reward, step_of
 from skyrl_nat.controller.run import Run
 
 
@@ -23,6 +24,11 @@ def show_summary(run: Run, seconds: float) -> None:
                 f"{before.num_without_verdict} and {after.num_without_verdict} held-out tasks had no verdict"
             )
     run.console.console.print(f"{run.step} steps in {seconds:.0f} s; everything is in {run.folder}")
-    newest = run.checkpoints.latest()
-    if newest is not None:
+    saved = {step_of(path): path for path in run.checkpoints.all()}
+    if saved:
+        newest = saved[max(saved)]
         run.console.console.print(f"checkpoint {newest.name}; again: skyrl-nat evaluate {run.folder}", soft_wrap=True)
+    judged = by_reward(saved, run.rewards)
+    if judged:
+        best = judged[-1]
+        run.console.console.print(f"best on held-out tasks: {saved[best].name}, reward {run.rewards[best]:.3f}")

@@ -27,6 +27,7 @@ async def train_to_the_end(run: Run) -> None:
     while True:
         try:
             await supervised(run, _train(run))
+            await run.saver.finish()
             return
         except (asyncio.CancelledError, StalledError):
             await _save_last_step(run)
@@ -72,16 +73,16 @@ async def _let_step_end(run: Run, working: asyncio.Future[Any]) -> None:
 
 
 async def _train(run: Run) -> None:
-    """Train, and wait for the checkpoint that may still be written or copied."""
+    """Train, and wait for the checkpoint that may still be written."""
     await train(run)
-    await run.saver.finish()
+    await run.saver.settle()
 
 
 async def _save_last_step(run: Run) -> None:
     end = run.saver.settle if run.devices.is_in_step else run.save_last_step
     try:
         await asyncio.wait_for(end(), run.config.recovery.grace_s)
-    except TimeoutError:
-        run.console.warn(f"step {run.step} could not be saved within recovery.grace_s")
     except SkyRLNatError as error:
         run.console.warn(f"step {run.step} could not be saved: {error}")
+    except TimeoutError:
+        run.console.warn(f"step {run.step} could not be saved within recovery.grace_s")
