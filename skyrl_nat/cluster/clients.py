@@ -12,6 +12,7 @@ from skyrl_nat.errors import DeadlineError, LostWorkerError, SilentWorkerError, 
 from skyrl_nat.types import Completion, GenerationRequest, Message, Outcome, Rollout, Task
 
 LONGEST_REST_S = 60.0
+_NOT_SCORED = ("token_ids", "loss_mask", "rollout_logprobs", "token_versions", "turns", "prompt", "segment_starts")
 
 
 class RemoteEngine:
@@ -31,6 +32,7 @@ class RemoteEnvironments:
     """All environment workers; a rollout stays on the worker that made its environment."""
 
     def __init__(self, group: ActorGroup) -> None:
+        self._group = group
         self._turns = _Turns(group)
         self._home: dict[str, int] = {}
 
@@ -49,6 +51,12 @@ class RemoteEnvironments:
         rank = self._home.pop(rollout_id, None)
         return {} if rank is None else await self._turns.call(rank, "close", rollout_id)
 
+    def abandon(self, rollout_id: str) -> None:
+        """Let the worker forget an environment that nobody waits for any more."""
+        rank = self._home.pop(rollout_id, None)
+        if rank is not None:
+            self._group.call_opaque(rank, "close", rollout_id)
+
 
 class RemoteRewards:
     """All reward workers: the rollouts of a group are spread over them."""
@@ -61,8 +69,11 @@ class RemoteRewards:
         return list(await asyncio.gather(*(self._score_one(task, rollout) for rollout in rollouts)))
 
     async def _score_one(self, task: Task, rollout: Rollout) -> Rollout:
+        # A validator sees task and artifact alone; tokens and texts stay here.
+        asked = replace(rollout, **{name: [] for name in _NOT_SCORED})
         try:
-            return (await self._turns.call(self._turns.next(), "score", task, [rollout]))[0]
+            scored: Rollout = (await self._turns.call(self._turns.next(), "score", task, [asked]))[0]
+            return replace(rollout, outcome=scored.outcome, reason=scored.reason, reward=scored.reward)
         except (WorkerError, DeadlineError) as error:
             return replace(rollout, outcome=Outcome.VALIDATOR_FAILURE, reason=str(error))
 
