@@ -87,9 +87,6 @@ class World:
         self.open.pop(rollout_id, None)
         return {"files": {"a": rollout_id}}
 
-    def abandon(self, rollout_id):
-        self.open.pop(rollout_id)
-
 
 async def score_by_name(task, rollouts):
     return [
@@ -107,26 +104,6 @@ def make_runner(engine, world, *, score=score_by_name, codec=None, **config):
 def play(engine, world, *, num_rollouts=1, **settings):
     runner = make_runner(engine, world, **settings)
     return asyncio.run(runner.play_group(TASK, 9, num_rollouts=num_rollouts, temperature=1.0))
-
-
-def test_a_rollout_that_is_given_up_leaves_no_environment_behind():
-    class Silent(Engine):
-        async def generate(self, request):
-            asked.set()
-            await asyncio.sleep(60)
-
-    async def scenario():
-        runner = make_runner(Silent(), world)
-        playing = asyncio.create_task(runner.play_group(TASK, 9, num_rollouts=2, temperature=1.0))
-        await asked.wait()
-        assert len(world.open) == 2
-        playing.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await playing
-
-    world, asked = World(), asyncio.Event()
-    asyncio.run(scenario())
-    assert world.open == {}
 
 
 def test_loss_mask_is_true_exactly_on_sampled_tokens():
