@@ -9,7 +9,7 @@ threads and open files of every process of the run are counted, and what lies in
 * each process by its age, once it is 10 minutes old. The controller, Ray's own processes and the last engine,
   environment and reward worker are never hurt; ranks of policy and reference only in every other third of an hour.
 
-Ctrl-C ends it early with its report. Exit code 1 where something grew, was left, or did not recover.
+Ctrl-C or SIGTERM ends it early with its report. Exit code 1 where something grew, was left, or did not recover.
 """
 
 import argparse
@@ -198,6 +198,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="write the report there, as JSON")
     options = parser.parse_args()
     os.environ["PYTHONPATH"] = str(ROOT)
+    for number in (signal.SIGINT, signal.SIGTERM):  # in the background a shell has them ignored
+        signal.signal(number, signal.default_int_handler)
     # Orphans of the run become children of this process, so that they are found.
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:

@@ -9,6 +9,8 @@ Series = Sequence[tuple[float, float]]
 
 NUM_ERRORS = 3.0
 """Standard errors that a slope must lie above 0 to count as growth."""
+SMALLEST_SHARE = 0.01
+"""Of the mean, per hour, that counts as growth: allocators settle for hours, by less than that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +25,8 @@ class Slope:
 
     @property
     def is_growth(self) -> bool:
-        """Return whether it lies above 0 by more than noise."""
-        return self.per_hour > NUM_ERRORS * self.standard_error and not math.isclose(self.per_hour, 0, abs_tol=1e-6)
+        """Return whether it lies above 0 by more than noise, and by more than allocators need to settle."""
+        return self.per_hour > NUM_ERRORS * self.standard_error and self.per_hour > SMALLEST_SHARE * self.mean
 
 
 def slope(lives: Sequence[Series]) -> Slope:

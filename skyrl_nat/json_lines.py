@@ -92,7 +92,8 @@ def mend_lines(file: FileIO, path: Path) -> list[bytes]:
 def replace_lines(path: Path, lines: Iterable[bytes]) -> None:
     """Put lines in the place of a file's, all or none; who has it open must open it again."""
     part = path.with_name(f".{path.name}.part")
-    part.write_bytes(b"".join(line + b"\n" for line in lines))
+    with part.open("wb") as file:
+        file.writelines(line + b"\n" for line in lines)
     part.replace(path)
 
 

@@ -12,6 +12,7 @@ from skyrl_nat.errors import DeadlineError, LostWorkerError, SilentWorkerError, 
 from skyrl_nat.types import Completion, GenerationRequest, Message, Outcome, Rollout, Task
 
 LONGEST_REST_S = 60.0
+_NOT_JUDGED = ("token_ids", "loss_mask", "rollout_logprobs", "token_versions", "turns", "prompt", "segment_starts")
 MUCH_WORK = 16
 """Rollouts that wait for each reward worker, from which on a group goes to one of them as a whole: spreading it would
 save no time then, and a call costs more than a quick verdict."""
@@ -34,6 +35,7 @@ class RemoteEnvironments:
     """All environment workers; a rollout stays on the worker that made its environment."""
 
     def __init__(self, group: ActorGroup) -> None:
+        self._group = group
         self._turns = _Turns(group)
         self._home: dict[str, int] = {}
         self._made: dict[str, dict[str, Any]] = {}
@@ -58,6 +60,12 @@ class RemoteEnvironments:
         if made is not None or rank is None:
             return made or {}
         return await self._turns.call(rank, "close", rollout_id)
+
+    def abandon(self, rollout_id: str) -> None:
+        """Let the worker forget an environment that nobody waits for any more."""
+        rank, made = self._home.pop(rollout_id, None), self._made.pop(rollout_id, None)
+        if rank is not None and made is None:
+            self._group.call_opaque(rank, "close", rollout_id)
 
 
 class RemoteRewards:
@@ -93,7 +101,7 @@ class RemoteRewards:
 
 def _to_judge(rollout: Rollout) -> Rollout:
     """Return what a verdict needs: all but tokens and dialogue, which are most of a rollout."""
-    return replace(rollout, token_ids=[], loss_mask=[], rollout_logprobs=[], token_versions=[], turns=[], prompt=[])
+    return replace(rollout, **{name: [] for name in _NOT_JUDGED})
 
 
 class _Turns:

@@ -45,7 +45,8 @@ def ray_session(config: ClusterConfig) -> Iterator[list[NodeResources]]:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     # Ray's own 15 starves the workers, and so their deadlines, as soon as anything else is busy on the machine.
     os.environ.setdefault("RAY_worker_niceness", "0")
-    # What nobody reads would only grow: Ray's history of all calls, and open log files of workers that are gone.
+    # What nobody reads would only grow: Ray's history of calls, and what it keeps of workers that are gone.
+    os.environ.setdefault("RAY_maximum_gcs_destroyed_actor_cached_count", "100")
     os.environ.setdefault("RAY_task_events_report_interval_ms", "0")
     os.environ.setdefault("RAY_LOG_MONITOR_MAX_OPEN_FILES", "20")
     address = config.ray_address or os.environ.get("RAY_ADDRESS")

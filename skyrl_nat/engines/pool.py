@@ -8,7 +8,8 @@ from typing import Protocol
 from skyrl_nat.errors import DeadlineError, EngineError
 from skyrl_nat.types import Completion, GenerationRequest
 
-_MAX_REMEMBERED_ROLLOUTS = 65_536
+_MAX_REMEMBERED_ROLLOUTS = 8192
+"""Far more than play at once; the others are over."""
 
 
 class Generates(Protocol):

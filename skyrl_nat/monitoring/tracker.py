@@ -3,7 +3,7 @@
 import json
 import logging
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -43,13 +43,22 @@ class JsonlBackend:
 
     def rewind(self, step: int) -> None:
         """Forget the lines of later steps."""
-        lines = mend_lines(self._file, self._path)
-        steps = [_step_of(line) for line in lines]
-        if broken := steps.count(math.inf):
-            logger.warning("%s: %d of %d lines are no metrics and are left out", self._path, broken, len(lines))
         self._file.close()
-        replace_lines(self._path, [line for line, found in zip(lines, steps, strict=True) if found <= step])
+        with self._path.open("rb") as lines:
+            replace_lines(self._path, self._up_to(step, lines))
         self._file = open_lines(self._path)
+
+    def _up_to(self, step: int, lines: Iterable[bytes]) -> Iterator[bytes]:
+        """Return the lines to keep, one at a time: the record of a long run is large."""
+        num_lines = num_broken = 0
+        for line in lines:
+            found = _step_of(line)
+            num_lines += 1
+            num_broken += found == math.inf
+            if found <= step:
+                yield line.rstrip(b"\n")
+        if num_broken:
+            logger.warning("%s: %d of %d lines are no metrics and are left out", self._path, num_broken, num_lines)
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
         """Append one line."""

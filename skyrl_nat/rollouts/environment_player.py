@@ -28,6 +28,10 @@ class Environments(Protocol):
         """Forget the environment and return its artifact."""
         ...
 
+    def abandon(self, rollout_id: str) -> None:
+        """Forget the environment, without an answer."""
+        ...
+
 
 class EnvironmentPlayer:
     """`Player` that asks the engine and steps the environment in turn."""
@@ -58,6 +62,9 @@ class EnvironmentPlayer:
             draft.outcome, draft.reason = Outcome.INFRASTRUCTURE_FAILURE, str(error)
             with contextlib.suppress(WorkerError, DeadlineError):
                 await self._environments.close(name)
+        except asyncio.CancelledError:
+            self._environments.abandon(name)
+            raise
         return draft.to_rollout(attempt.rollout_id, task, artifact)
 
     async def _play_turns(self, draft: Draft, attempt: Attempt) -> None:

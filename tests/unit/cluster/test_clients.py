@@ -1,6 +1,7 @@
 """Calls to environment and reward workers: which are made, with what, and what comes of the answers."""
 
 import asyncio
+import pickle
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +25,9 @@ class FakeGroup:
         self.methods = methods
         self.calls: list[tuple[int, str, tuple[Any, ...]]] = []
         self.is_open = asyncio.Event()
+
+    def call_opaque(self, rank: int, method: str, *args: Any) -> None:
+        self.calls.append((rank, method, args))
 
     async def call_one(self, rank: int, method: str, *args: Any) -> Any:
         self.calls.append((rank, method, args))
@@ -88,6 +92,17 @@ def test_a_group_goes_to_one_worker_once_all_have_much_to_do() -> None:
     assert [one.reward.total for one in last if one.reward] == [100.0, 101.0, 102.0]
 
 
+def test_of_a_long_rollout_less_than_a_hundredth_travels() -> None:
+    async def scenario() -> FakeGroup:
+        group = FakeGroup(1, score=judge)
+        await score(group, [long])
+        return group
+
+    long = make_rollout("7", 0.0, num_sampled=8192, artifact={"files": {"a.py": "x = 1\n"}})
+    ((_, _, (_, (sent,))),) = asyncio.run(scenario()).calls
+    assert len(pickle.dumps(sent)) < len(pickle.dumps(long)) / 100
+
+
 def test_rollouts_of_a_lost_worker_are_validator_failures() -> None:
     def die(task: Task, sent: list[Rollout]) -> list[Rollout]:
         raise LostWorkerError("reward 0 on node a must stay alive during `score`, it died")
@@ -118,3 +133,27 @@ def test_an_environment_that_is_done_needs_no_call_to_be_closed(is_done: bool) -
     group, artifacts = asyncio.run(scenario())
     assert [method for _, method, _ in group.calls] == ["create", "step", *([] if is_done else ["close"])]
     assert artifacts == [{"said": "hello" if is_done else "by a call"}, {}]
+
+
+@pytest.mark.parametrize(("num_steps", "num_calls"), [(0, 1), (1, 1), (2, 0)])
+def test_an_abandoned_environment_is_closed_where_it_is(num_steps: int, num_calls: int) -> None:
+    """One that is done is closed already."""
+    made = iter([None, {"said": "x"}])
+
+    def step(rollout_id: str, action: str) -> EnvironmentReply:
+        return EnvironmentReply(observations=[], reward=0.0, is_done=False, artifact=next(made))
+
+    async def scenario() -> FakeGroup:
+        group = FakeGroup(2, create=lambda *_: [], step=step)
+        environments = RemoteEnvironments(group)  # type: ignore[arg-type]
+        environments.abandon("r-1")
+        await environments.create("r-0", TASK)
+        await environments.create("r-1", TASK)
+        for _ in range(num_steps):
+            await environments.step("r-1", "x")
+        environments.abandon("r-1")
+        environments.abandon("r-1")
+        return group
+
+    closed = [(rank, args) for rank, method, args in asyncio.run(scenario()).calls if method == "close"]
+    assert closed == [(1, ("r-1",))] * num_calls

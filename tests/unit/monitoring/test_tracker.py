@@ -259,6 +259,19 @@ def test_a_torn_last_line_of_the_record_gives_way(tmp_path, tail: bytes):
     assert [line["step"] for line in lines(tmp_path)] == [1, 2]
 
 
+def test_a_large_record_is_never_in_memory_as_a_whole(tmp_path):
+    """A policy that is restarted again and again must not cost what the run has written so far."""
+    tracker, _ = open_tracker(tmp_path)
+    line = b'{"step": 1, "text": "' + b"x" * 1000 + b'"}\n'
+    (tmp_path / "metrics.jsonl").write_bytes(line * 20_000)
+    tracemalloc.start()
+    tracker.rewind(1)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 1_000_000
+    assert (tmp_path / "metrics.jsonl").stat().st_size == len(line) * 20_000
+
+
 def test_lines_of_the_record_that_cannot_be_read_are_left_out_with_a_word(tmp_path, caplog):
     (tmp_path / "metrics.jsonl").write_bytes(b'\xff\n{"step": 1, "a": 1.0}\nnull\n')
     tracker, _ = open_tracker(tmp_path)

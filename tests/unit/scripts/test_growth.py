@@ -37,6 +37,14 @@ def test_what_only_shakes_does_not_grow(growth):
     assert not growth.slope([[(i, 7.0) for i in range(20)]]).is_growth
 
 
+@pytest.mark.parametrize(("per_hour", "is_growth"), [(0.9, False), (1.1, True)])
+def test_a_steady_climb_counts_from_a_hundredth_an_hour(growth, per_hour: float, is_growth: bool):
+    """Of 100, without any noise: 0.9 an hour is an allocator that settles, 1.1 is a leak."""
+    found = growth.slope([[(600 * i, 100 + per_hour * (i - 6) / 6) for i in range(13)]])
+    assert found.per_hour == pytest.approx(per_hour)
+    assert found.is_growth is is_growth
+
+
 def test_what_shrinks_does_not_grow(growth):
     assert not growth.slope([[(i, -i) for i in range(5)]]).is_growth
 
