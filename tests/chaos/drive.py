@@ -51,7 +51,7 @@ SETTINGS = (
     "environment.sandbox.job_timeout_s=0.5",
 )
 LOOK_S = 0.05
-GONE_S = 20.0
+GONE_S = 40.0
 """Until nothing is left of a run that has ended."""
 
 
