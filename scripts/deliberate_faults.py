@@ -183,6 +183,7 @@ TRAINER_FAULTS = [
         ("restarts-without-end", "self._num_restarts[rank] += 1", "self._num_restarts[rank] += 0"),
         ("served-before-the-push", "                await self._push(ranks)\n", ""),
         ("late-once-is-dead", "MISSED_PROBES = 2", "MISSED_PROBES = 1"),
+        ("starting-worker-ended-again", " and not self._is_starting(group, rank)", ""),
         ("silent-engine-trusted", "rank not in self._pool.silent and ", "")),
     *in_file("controller/watchdog.py", "controller/test_watchdog.py",
         ("any-look-is-progress", "if marks != self._marks:", "if True:"),

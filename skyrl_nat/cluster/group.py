@@ -86,7 +86,7 @@ class ActorGroup:
         self.identities |= dict(zip(waited, found, strict=True))
         return found
 
-    async def probe(self, timeout_s: float, method: str | None = None) -> dict[int, str]:
+    async def probe(self, timeout_s: float, method: str | None = None) -> dict[int, BaseException]:
         """Ask every actor for a sign of life.
 
         Args:
@@ -94,7 +94,7 @@ class ActorGroup:
             method: Of the worker, raises if it is not well; None asks the actor only, also while a call is running.
 
         Returns:
-            What is wrong with each that is not well, by rank.
+            What each that is not well failed with, by rank: LostWorkerError where it died.
         """
         refs = [
             self._control(rank) if method is None else self._handles[rank].call.remote(method) for rank in self.ranks
@@ -102,7 +102,7 @@ class ActorGroup:
         name = method or "identity"
         calls = [self._one(rank, name, ref, timeout_s) for rank, ref in zip(self.ranks, refs, strict=True)]
         answers = dict(zip(self.ranks, await asyncio.gather(*calls, return_exceptions=True), strict=True))
-        ill = {rank: str(answer) for rank, answer in answers.items() if isinstance(answer, BaseException)}
+        ill = {rank: answer for rank, answer in answers.items() if isinstance(answer, BaseException)}
         if method is None:
             self.identities |= {rank: answer for rank, answer in answers.items() if isinstance(answer, dict)}
         return ill

@@ -1,6 +1,7 @@
 """Workers that died or stand still: found, replaced and, if they are engines, brought up to the current weights."""
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
@@ -14,6 +15,8 @@ from skyrl_nat.errors import DeadlineError, EngineError, LostNodeError, LostWork
 MISSED_PROBES = 2
 """In a row, after which a worker counts as hung: one may be late on a busy machine."""
 LONGEST_PAUSE_S = 60.0
+STARTED_BY_RAY = ("environment", "reward")
+"""Roles whose workers come back by themselves after their death."""
 
 
 class Keeper:
@@ -34,6 +37,7 @@ class Keeper:
         push: Callable[[Sequence[int]], Awaitable[None]],
         warn: Callable[[str], None],
         on_change: Callable[[], None],
+        start_timeout_s: float = 300.0,
     ) -> None:
         """Start nothing.
 
@@ -44,6 +48,7 @@ class Keeper:
             push: Takes engines in again and gives all the current weights, when nobody else is pushing or training.
             warn: Tells the user.
             on_change: Called when processes were replaced.
+            start_timeout_s: Time that a worker which is started anew may take before it counts as hung again.
         """
         self._topology = topology
         self._engines = topology.engines
@@ -55,6 +60,9 @@ class Keeper:
         self._noted: list[dict[int, Any]] = []
         self._num_restarts: Counter[int] = Counter()
         self._missed: Counter[tuple[str, int]] = Counter()
+        self._start_timeout_s = start_timeout_s
+        self._starting: dict[tuple[str, int], float] = {}
+        """Environment and reward workers that Ray starts anew: until when they may be silent."""
         self._lost: set[int] = set()
         """Engines that are given up."""
         self.num_engine_restarts = 0
@@ -113,6 +121,8 @@ class Keeper:
             raise LostWorkerError(f"{group.role} {rank} must answer, it does not: {cause}. Go on with resume=latest")
         else:
             self._warn(f"{group.role} {rank} is started anew: {cause}")
+            self._starting.pop((group.role, rank), None)
+            self._note_start(group, rank)
             group.end(rank)
 
     async def _listen(self) -> None:
@@ -130,10 +140,23 @@ class Keeper:
         ill = await group.probe(self._config.probe_timeout_s)
         for rank in group.identities:
             self._missed[group.role, rank] = self._missed[group.role, rank] + 1 if rank in ill else 0
+            if rank not in ill:
+                self._starting.pop((group.role, rank), None)
         for rank, cause in ill.items():
-            if self._missed[group.role, rank] >= MISSED_PROBES and rank in group.ranks:
+            if isinstance(cause, LostWorkerError):
+                self._note_start(group, rank)
+            is_hung = self._missed[group.role, rank] >= MISSED_PROBES and not self._is_starting(group, rank)
+            if is_hung and rank in group.ranks:
                 self._missed[group.role, rank] = 0
-                await self.replace(group, rank, cause)
+                await self.replace(group, rank, str(cause))
+
+    def _note_start(self, group: ActorGroup, rank: int) -> None:
+        """Give a worker that Ray starts anew time to do so: whoever ends it meanwhile would begin from the start."""
+        if group.role in STARTED_BY_RAY:
+            self._starting.setdefault((group.role, rank), time.monotonic() + self._start_timeout_s)
+
+    def _is_starting(self, group: ActorGroup, rank: int) -> bool:
+        return time.monotonic() < self._starting.get((group.role, rank), 0.0)
 
     async def _watch_nodes(self) -> None:
         """Look for nodes that are lost, for ever."""

@@ -110,6 +110,7 @@ class Run:
             push=lambda ranks: self.devices.push_to_new(ranks, self.step),
             warn=console.warn,
             on_change=self.write_topology,
+            start_timeout_s=config.cluster.start_timeout_s,
         )
         self.devices = Devices(config, topology, self.account, leave_out_dead=self.keeper.leave_out_dead)
         self.stream = PromptStream(

@@ -87,13 +87,13 @@ class Chain:
         return bool(self.small_disk_mib or self.num_nodes)
 
     def first_step(self, number: int) -> int:
-        """Return how many steps are trained before a cell's block."""
-        return BLOCK * number
+        """Return how many steps are trained before a cell's block; before the first one there is a block without."""
+        return BLOCK * (number + 1)
 
     @property
     def num_steps(self) -> int:
         """Steps of all blocks."""
-        return BLOCK * len(self.cells)
+        return self.first_step(len(self.cells))
 
 
 def _killed(victim: str, *phases: str, fast: tuple[str, ...] = ()) -> tuple[Cell, ...]:

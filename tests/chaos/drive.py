@@ -51,7 +51,7 @@ SETTINGS = (
     "environment.sandbox.job_timeout_s=0.5",
 )
 LOOK_S = 0.05
-GONE_S = 20.0
+GONE_S = 40.0
 """Until nothing is left of a run that has ended."""
 
 
@@ -130,7 +130,9 @@ class ChainRun:
     def _play_cell(self, number: int, result: Result) -> None:
         """Wait for the fault and for its end; a run that is not what it should be is started anew for the next cell."""
         cell = result.cell
-        if any(event["what"] == "ill" and event["step"] == self.chain.first_step(number) for event in self._events()):
+        if number and any(
+            event["what"] == "ill" and event["step"] == self.chain.first_step(number) for event in self._events()
+        ):
             self.results[number - 1].complaints.append("a worker was not replaced in time")
         if self._process is None and not self._start(number):
             result.complaints.append("the run did not start again")

@@ -33,7 +33,7 @@ def test_a_run_that_goes_on_and_one_that_ends_are_what_the_cells_expect(tmp_path
     assert [result.complaints for result in results] == [[], [], []]
     assert [result.outcome[:12] for result in results] == [GOES_ON, "ended with 1", GOES_ON]
     assert results[1].resumed_s > 0
-    assert steps[:12] == list(range(1, 13)), "each cell had its block, and the run was started anew once"
+    assert steps[:16] == list(range(1, 17)), "each cell had its block, and the run was started anew once"
 
 
 def test_what_is_not_expected_fails_and_the_next_cell_is_tried_all_the_same(tmp_path):
@@ -93,4 +93,4 @@ def test_a_chain_of_some_cells_has_blocks_without_gaps():
     cells = tuple(Cell(fault=fault, phase="train") for fault in ("a", "b", "c"))
     some = only(Chain(name="chain", cells=cells), lambda cell: cell.fault != "b")
     assert [cell.fault for cell in some.cells] == ["a", "c"]
-    assert some.num_steps == 8
+    assert some.num_steps == 12

@@ -11,7 +11,7 @@ from skyrl_nat.cluster.nodes import Host
 from skyrl_nat.config.recovery import RecoveryConfig
 from skyrl_nat.controller.keeper import Keeper
 from skyrl_nat.engines.pool import EnginePool
-from skyrl_nat.errors import EngineError, LostNodeError, LostWorkerError
+from skyrl_nat.errors import EngineError, LostNodeError, LostWorkerError, SilentWorkerError
 
 
 class Group:
@@ -23,9 +23,11 @@ class Group:
         self.identities = {rank: {"pid": rank} for rank in range(size)}
         self.ill: set[int] = set()
         self.ended: list[int] = []
+        self.failure: type[Exception] = SilentWorkerError
+        self.starts_slowly = False
 
-    async def probe(self, timeout_s: float, method: str | None = None) -> dict[int, str]:
-        return {rank: f"{self.role} {rank} is silent" for rank in self.ranks if rank in self.ill}
+    async def probe(self, timeout_s: float, method: str | None = None) -> dict[int, BaseException]:
+        return {rank: self.failure(f"{self.role} {rank} is silent") for rank in self.ranks if rank in self.ill}
 
     async def call_one(self, rank: int, method: str, timeout_s: float) -> None:
         if rank in self.ill:
@@ -33,7 +35,8 @@ class Group:
 
     def end(self, rank: int) -> None:
         self.ended.append(rank)
-        self.ill.discard(rank)
+        if not self.starts_slowly:
+            self.ill.discard(rank)
 
     def leave_out(self, rank: int) -> None:
         self.ranks = [other for other in self.ranks if other != rank]
@@ -190,6 +193,26 @@ async def late(world: World, group: Group, times: int) -> None:
         await world.keeper._listen_to(group)  # type: ignore[arg-type]
     group.ill = set()
     await world.keeper._listen_to(group)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("failure", [SilentWorkerError, LostWorkerError])
+def test_worker_that_is_started_anew_is_not_ended_again_while_it_starts(failure: type[Exception]) -> None:
+    """A start may take longer than two probes; each end would begin it from the start and lose what waits for it."""
+    world = World()
+    environments = world.groups["environment"]
+    environments.failure, environments.starts_slowly, environments.ill = failure, True, {1}
+
+    async def listen(times: int) -> None:
+        for _ in range(times):
+            await world.keeper._listen_to(environments)  # type: ignore[arg-type]
+
+    asyncio.run(listen(9))
+    expected = [] if failure is LostWorkerError else [1]
+    assert environments.ended == expected, "one that died is started by Ray"
+    world.keeper._start_timeout_s = 0.0
+    world.keeper._starting.clear()
+    asyncio.run(listen(1))
+    assert environments.ended == [*expected, 1], "one that does not come up in its time is ended again"
 
 
 def test_silent_policy_rank_is_raised_since_it_cannot_be_replaced_alone() -> None:
