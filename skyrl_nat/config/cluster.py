@@ -5,7 +5,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from skyrl_nat.config.checks import require, require_finite, require_not_negative, require_positive
+from skyrl_nat.config.checks import (
+    require,
+    require_divisor,
+    require_finite,
+    require_multiple,
+    require_not_negative,
+    require_positive,
+)
 
 
 class Placement(StrEnum):
@@ -95,19 +102,9 @@ class ClusterConfig:
             "start_timeout_s",
         )
         require_not_negative(self, "cluster", "num_gpus_per_node", "num_threads")
-        require(
-            self.num_policy_ranks % self.num_replicas == 0,
-            "cluster.num_replicas",
-            f"divide cluster.num_policy_ranks ({self.num_policy_ranks})",
-            self.num_replicas,
-            "Use the number of nodes, or 1.",
-        )
-        require(
-            self.num_engines % self.num_engines_per_gpu == 0,
-            "cluster.num_engines",
-            f"be a multiple of cluster.num_engines_per_gpu ({self.num_engines_per_gpu})",
-            self.num_engines,
-            "Count all engines.",
+        require_divisor("cluster.num_replicas", self.num_replicas, self.num_policy_ranks, "cluster.num_policy_ranks")
+        require_multiple(
+            "cluster.num_engines", self.num_engines, self.num_engines_per_gpu, "cluster.num_engines_per_gpu"
         )
         self.environment = {name: _variable(name, value) for name, value in self.environment.items()}
         if self.device is Device.cuda:

@@ -1,5 +1,8 @@
 """Hydra overrides to a checked config: what is refused, and how."""
 
+import dataclasses
+import math
+
 import pytest
 
 from skyrl_nat.config.load import config_from_file, load_config, save_config
@@ -247,6 +250,28 @@ def test_numbers_that_make_no_sense_are_refused_with_key_and_range(override: str
     with pytest.raises(ConfigError) as caught:
         load_config([override])
     assert message in str(caught.value)
+
+
+def sections(section, path: str = ""):
+    """Yield every section of a config with its path."""
+    yield path, section
+    for field in dataclasses.fields(section):
+        value = getattr(section, field.name)
+        if dataclasses.is_dataclass(value):
+            yield from sections(value, f"{path}{field.name}.")
+
+
+def test_no_fraction_of_any_section_may_be_nan_or_infinite():
+    """CF-05, for its whole kind: a field that is added later is among them."""
+    checked = 0
+    for path, section in sections(load_config([])):
+        for field in dataclasses.fields(section):
+            for value in (math.nan, math.inf, -math.inf) if isinstance(getattr(section, field.name), float) else ():
+                with pytest.raises(ConfigError, match=f"{field.name} must be a finite number") as caught:
+                    dataclasses.replace(section, **{field.name: value})
+                assert path in str(caught.value)
+                checked += 1
+    assert checked > 100
 
 
 @pytest.mark.parametrize(
