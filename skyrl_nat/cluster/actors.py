@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import ray
@@ -16,6 +17,7 @@ from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
 from skyrl_nat.cluster.folders import cache_environment
 from skyrl_nat.cluster.inspection import watch_for_stack_dumps
 from skyrl_nat.cluster.last_words import num_memory_kills, own_log
+from skyrl_nat.cluster.lines import Answer, Exchange, Request
 from skyrl_nat.cluster.placement import PlacementPlan, Slot, visible_devices
 from skyrl_nat.cluster.session import node_name
 
@@ -93,6 +95,20 @@ class ThreadedHost(_Host):
 @ray.remote(max_concurrency=2048)  # pyright: ignore[reportCallIssue]  # not in its stubs
 class AsyncHost(_Host):
     """For workers with async methods: many calls at once on one event loop."""
+
+    def __init__(self, factory: str, kwargs: dict[str, Any]) -> None:
+        super().__init__(factory, kwargs)
+        self._exchange = Exchange(lambda method, *args: getattr(self._target, method)(*args))
+
+    @ray.method(num_returns="streaming")
+    async def answer(self, requests: Sequence[Request]) -> AsyncIterator[list[Answer]]:
+        """Run methods of the worker; see `lines`."""
+        async for answers in self._exchange.answer(requests):
+            yield answers
+
+    async def drop(self, numbers: Sequence[int]) -> None:
+        """Cancel calls; see `lines`."""
+        self._exchange.drop(numbers)
 
     async def call(self, method: str, *args: Any, **kwargs: Any) -> Any:
         """Run one method of the worker."""

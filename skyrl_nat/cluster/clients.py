@@ -28,7 +28,7 @@ class RemoteEngine:
 
     async def generate(self, request: GenerationRequest) -> Completion:
         """Pass one request on."""
-        return await self._group.call_one(self._rank, "generate", request, timeout_s=self._timeout_s)
+        return await self._group.call_often(self._rank, "generate", request, timeout_s=self._timeout_s)
 
 
 class RemoteEnvironments:
@@ -126,7 +126,7 @@ class _Turns:
     async def call(self, rank: int, method: str, *args: Any) -> Any:
         """Call one worker; one that does not answer in time is ended, and Ray starts it anew."""
         try:
-            answer = await self._group.call_one(rank, method, *args)
+            answer = await self._group.call_often(rank, method, *args)
         except SilentWorkerError:
             self._rest(rank)
             self._group.end(rank)

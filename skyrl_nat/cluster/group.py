@@ -3,7 +3,7 @@
 import asyncio
 import copy
 import time
-from collections.abc import Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
@@ -13,6 +13,7 @@ from ray.actor import ActorHandle
 from ray.exceptions import RayActorError, RayTaskError
 
 from skyrl_nat.cluster.last_words import last_words
+from skyrl_nat.cluster.lines import Failed, Line
 from skyrl_nat.errors import LostWorkerError, SilentWorkerError, SkyRLNatError, WorkerError
 
 T = TypeVar("T")
@@ -68,6 +69,7 @@ class ActorGroup:
         """What is known of each death, by process id."""
         self._make = make
         self._handles = {rank: make(rank) for rank in ranks}
+        self._lines: dict[int, Line] = {}
         self._timeout_s = timeout_s
 
     @property
@@ -111,6 +113,7 @@ class ActorGroup:
         """Kill an actor and start it anew; what it held is lost."""
         ray.kill(self._handles[rank])
         self._handles[rank] = self._make(rank)
+        self._lines.pop(rank, None)
         await self.wait_ready(timeout_s, [rank])
 
     def end(self, rank: int) -> None:
@@ -158,6 +161,11 @@ class ActorGroup:
             ray.cancel(ref)
             raise
 
+    async def call_often(self, rank: int, method: str, *args: Any, timeout_s: float | None = None) -> Any:
+        """Call a method on one actor with an event loop; calls of the same moment travel together (`lines`)."""
+        line = self._lines.setdefault(rank, Line(self._handles[rank]))
+        return await self._answer(rank, method, line.call(method, args), timeout_s or self._timeout_s)
+
     def call_opaque(self, rank: int, method: str, *args: Any) -> Any:
         """Start a call and return its reference, to be passed on to other actors without coming here."""
         return self._handles[rank].call.remote(method, *args)
@@ -169,11 +177,19 @@ class ActorGroup:
         return await together(*(self._one(rank, method, ref, timeout_s) for rank, ref in refs.items()))
 
     async def _one(self, rank: int, method: str, ref: Any, timeout_s: float) -> Any:
+        return await self._answer(rank, method, asyncio.wrap_future(ref.future()), timeout_s)
+
+    async def _answer(self, rank: int, method: str, answer: Awaitable[Any], timeout_s: float) -> Any:
         node = self.identities.get(rank, {}).get("node", "unknown")
         who = f"{self.role} {rank} on node {node}"
         try:
             with self._waiting(rank, method):
-                return await asyncio.wait_for(asyncio.wrap_future(ref.future()), timeout_s)
+                return await asyncio.wait_for(answer, timeout_s)
+        except (RayTaskError, Failed) as error:  # first: Ray makes it a TimeoutError too if the worker raised one
+            cause = error.cause
+            if isinstance(cause, SkyRLNatError):
+                raise type(cause)(*cause.args) from error
+            raise WorkerError(f"{who} failed in `{method}`: {type(cause).__name__}: {cause}") from error
         except TimeoutError as error:
             raise SilentWorkerError(
                 f"{who} must answer `{method}` within {timeout_s:g} s, it did not. Look at its log, or raise the limit"
@@ -183,11 +199,6 @@ class ActorGroup:
                 f"{who} must stay alive during `{method}`, it died: {await self._cause_of_death(rank, error)}. "
                 "Go on with resume=latest"
             ) from error
-        except RayTaskError as error:
-            cause = error.cause
-            if isinstance(cause, SkyRLNatError):
-                raise type(cause)(*cause.args) from error
-            raise WorkerError(f"{who} failed in `{method}`: {type(cause).__name__}: {cause}") from error
 
     async def _cause_of_death(self, rank: int, error: RayActorError) -> str:
         """Return what is known; many calls are lost with one worker, and all wait for one look."""

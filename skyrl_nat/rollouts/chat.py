@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from skyrl_nat.errors import ConfigError
 from skyrl_nat.types import Message
 
@@ -87,7 +89,8 @@ class ChatCodec:
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Return the text of sampled tokens without special tokens."""
-        return str(self._tokenizer.decode(list(token_ids), skip_special_tokens=True))
+        # Of a list, transformers looks at every number first.
+        return str(self._tokenizer.decode(np.asarray(token_ids, dtype=np.int64), skip_special_tokens=True))
 
     def _continuation_text(self, observations: Sequence[AnyMessage], *, is_closed: bool = True) -> str:
         full = self._render([*self._base, *observations], add_generation_prompt=True)

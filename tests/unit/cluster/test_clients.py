@@ -29,7 +29,7 @@ class FakeGroup:
     def call_opaque(self, rank: int, method: str, *args: Any) -> None:
         self.calls.append((rank, method, args))
 
-    async def call_one(self, rank: int, method: str, *args: Any) -> Any:
+    async def call_often(self, rank: int, method: str, *args: Any) -> Any:
         self.calls.append((rank, method, args))
         if method == "score":
             await self.is_open.wait()

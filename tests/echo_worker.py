@@ -1,0 +1,32 @@
+"""A worker for an actor: answers at once, late, with an error, or not at all."""
+
+import asyncio
+from typing import Any
+
+from skyrl_nat.errors import DeadlineError
+
+
+class EchoWorker:
+    """Counts the calls that nobody waited for."""
+
+    def __init__(self) -> None:
+        self.num_cancelled = 0
+
+    async def echo(self, value: Any) -> Any:
+        return value
+
+    async def fail(self) -> None:
+        raise ValueError("not today")
+
+    async def fail_by_name(self) -> None:
+        raise DeadlineError("the sandbox must answer, it did not")
+
+    async def sleep(self) -> None:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            self.num_cancelled += 1
+            raise
+
+    async def count(self) -> int:
+        return self.num_cancelled

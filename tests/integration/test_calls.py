@@ -1,0 +1,90 @@
+"""Calls to real actors that travel together: same answers and errors as single calls, for less of the caller's time."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+import small_run
+
+from skyrl_nat.cluster.actors import AsyncHost
+from skyrl_nat.cluster.group import ActorGroup
+from skyrl_nat.cluster.session import ray_session
+from skyrl_nat.config.load import load_config
+from skyrl_nat.errors import DeadlineError, LostWorkerError, SilentWorkerError, WorkerError
+
+pytestmark = pytest.mark.slow
+NUM_CALLS = 1024
+
+
+@pytest.fixture(scope="module")
+def play(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return what runs a scenario with two actors that Ray starts anew when they die."""
+    config = load_config(small_run.arguments(tmp_path_factory.mktemp("calls")))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", small_run.environment()["PYTHONPATH"])
+        with ray_session(config.cluster):
+            yield _play
+
+
+def _play(scenario: Callable[[ActorGroup], Awaitable[Any]]) -> Any:
+    async def work() -> Any:
+        host = AsyncHost.options(num_cpus=0, max_restarts=1)
+        group = ActorGroup("reward", lambda rank: host.remote("echo_worker:EchoWorker", {}), [0, 1], timeout_s=60)
+        await group.wait_ready(120)
+        return await scenario(group)
+
+    return asyncio.run(work())
+
+
+def test_many_calls_at_once_cost_half_of_single_ones_at_most(play: Any) -> None:
+    async def seconds(group: ActorGroup, call: Callable[..., Awaitable[Any]]) -> float:
+        started = time.process_time()
+        found = await asyncio.gather(*(call(n % 2, "echo", [n] * 100) for n in range(NUM_CALLS)))
+        spent = time.process_time() - started
+        assert [values[0] for values in found] == list(range(NUM_CALLS))
+        return spent
+
+    async def scenario(group: ActorGroup) -> list[tuple[float, float]]:
+        return [(await seconds(group, group.call_often), await seconds(group, group.call_one)) for _ in range(4)]
+
+    # The first of both warms up.
+    pairs = play(scenario)[1:]
+    assert min(often for often, _ in pairs) < 0.5 * min(one for _, one in pairs)
+
+
+def test_errors_are_those_of_single_calls(play: Any) -> None:
+    async def scenario(group: ActorGroup) -> None:
+        for call in (group.call_often, group.call_one):
+            with pytest.raises(WorkerError, match=r"reward 0 on node .* failed in `fail`: ValueError: not today"):
+                await call(0, "fail")
+            with pytest.raises(DeadlineError, match=r"^the sandbox must answer, it did not$"):
+                await call(0, "fail_by_name")
+            with pytest.raises(SilentWorkerError, match=r"must answer `sleep` within 0\.3 s"):
+                await call(0, "sleep", timeout_s=0.3)
+        async with asyncio.timeout(30):
+            while await group.call_one(0, "count") != 2:  # noqa: ASYNC110 - it counts in another process
+                await asyncio.sleep(0.05)
+
+    play(scenario)
+
+
+def test_calls_are_lost_with_their_actor_and_its_successor_answers(play: Any) -> None:
+    async def scenario(group: ActorGroup) -> None:
+        lost = [asyncio.ensure_future(group.call_often(1, "sleep")) for _ in range(3)]
+        other = asyncio.ensure_future(group.call_often(0, "echo", "fine"))
+        await asyncio.sleep(0.5)
+        group.end(1)
+        for answer in await asyncio.gather(*lost, return_exceptions=True):
+            assert isinstance(answer, LostWorkerError)
+        assert await other == "fine"
+        async with asyncio.timeout(60):
+            while True:
+                try:
+                    assert await group.call_often(1, "echo", "again") == "again"
+                    return
+                except LostWorkerError:
+                    await asyncio.sleep(0.2)
+
+    play(scenario)

@@ -1,0 +1,161 @@
+"""Calls that travel together, without Ray between the two ends."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from skyrl_nat.cluster.lines import Answer, Exchange, Failed, Line, Request
+from skyrl_nat.errors import DeadlineError, WorkerError
+
+
+class Worker:
+    """Has a method of every kind."""
+
+    def __init__(self) -> None:
+        self.num_cancelled = 0
+
+    async def double(self, number: int) -> int:
+        return 2 * number
+
+    def plain(self, number: int) -> int:
+        return -number
+
+    async def wait(self, seconds: float) -> str:
+        try:
+            await asyncio.sleep(seconds)
+        except asyncio.CancelledError:
+            self.num_cancelled += 1
+            raise
+        return "waited"
+
+    async def fail(self, error: Exception) -> None:
+        raise error
+
+    async def fail_with_what_cannot_travel(self) -> None:
+        raise ValueError(threading.Lock())
+
+
+class Wire:
+    """An actor handle in this process; `is_cut_after` ends streams after so many messages."""
+
+    def __init__(self, *, is_cut_after: int | None = None) -> None:
+        self.worker = Worker()
+        self.sent: list[list[Request]] = []
+        self.received: list[list[Answer]] = []
+        self.dropped: list[int] = []
+        self._cut = is_cut_after
+        self._exchange = Exchange(lambda method, *args: getattr(self.worker, method)(*args))
+        self.answer = SimpleNamespace(remote=self._answer)
+        self.drop = SimpleNamespace(remote=self._drop)
+
+    async def _answer(self, requests: list[Request]) -> AsyncIterator[Awaitable[list[Answer]]]:
+        self.sent.append(requests)
+        async for answers in self._exchange.answer(requests):
+            if len(self.received) == self._cut:
+                raise ConnectionError("the actor died")
+            self.received.append(answers)
+            yield asyncio.sleep(0, answers)
+
+    def _drop(self, numbers: list[int]) -> None:
+        self.dropped += numbers
+        self._exchange.drop(numbers)
+
+
+def run(scenario: Callable[[Line, Wire], Awaitable[Any]], **settings: Any) -> tuple[Any, Wire]:
+    async def work() -> tuple[Any, Wire]:
+        wire = Wire(**settings)
+        return await asyncio.wait_for(scenario(Line(wire), wire), 20), wire  # type: ignore[arg-type]
+
+    return asyncio.run(work())
+
+
+def test_what_is_asked_at_once_is_one_message_each_way_and_everybody_gets_the_own_answer() -> None:
+    async def scenario(line: Line, wire: Wire) -> list[int]:
+        calls = [line.call("plain" if n % 2 else "double", (n,)) for n in range(200)]
+        return list(await asyncio.gather(*calls))
+
+    found, wire = run(scenario)
+    assert found == [-n if n % 2 else 2 * n for n in range(200)]
+    assert [len(requests) for requests in wire.sent] == [200]
+    assert len(wire.received) == 1
+
+
+def test_a_slow_call_holds_nobody_up() -> None:
+    async def scenario(line: Line, wire: Wire) -> tuple[int, bool, str]:
+        slow = asyncio.ensure_future(line.call("wait", (0.3,)))
+        quick = await line.call("double", (4,))
+        return quick, slow.done(), await slow
+
+    (quick, was_done, slow), wire = run(scenario)
+    assert (quick, was_done, slow) == (8, False, "waited")
+    assert len(wire.sent) == 1
+    assert [len(answers) for answers in wire.received] == [1, 1]
+
+
+@pytest.mark.parametrize("error", [DeadlineError("no answer"), KeyError("k")])
+def test_an_error_is_that_of_its_own_call(error: Exception) -> None:
+    async def scenario(line: Line, wire: Wire) -> list[Any]:
+        calls = [line.call("fail", (error,)), line.call("double", (1,))]
+        return list(await asyncio.gather(*calls, return_exceptions=True))
+
+    (failed, fine), _ = run(scenario)
+    assert isinstance(failed, Failed)
+    assert failed.cause is error
+    assert fine == 2
+
+
+def test_an_error_that_cannot_travel_arrives_as_its_text() -> None:
+    async def scenario(line: Line, wire: Wire) -> BaseException:
+        with pytest.raises(Failed) as caught:
+            await line.call("fail_with_what_cannot_travel", ())
+        return caught.value.cause
+
+    cause, _ = run(scenario)
+    assert isinstance(cause, WorkerError)
+    assert "ValueError" in str(cause)
+    assert "lock" in str(cause)
+
+
+def test_what_nobody_waits_for_is_cancelled_there_and_the_rest_goes_on() -> None:
+    async def scenario(line: Line, wire: Wire) -> int:
+        left = [asyncio.ensure_future(line.call("wait", (60.0,))) for _ in range(3)]
+        other = asyncio.ensure_future(line.call("wait", (0.2,)))
+        await asyncio.sleep(0.05)
+        for call in left:
+            call.cancel()
+        assert await other == "waited"
+        return wire.worker.num_cancelled
+
+    num_cancelled, wire = run(scenario)
+    assert num_cancelled == 3
+    assert wire.dropped == [0, 1, 2]
+
+
+def test_a_call_that_is_cancelled_before_it_is_sent_is_never_sent() -> None:
+    async def scenario(line: Line, wire: Wire) -> int:
+        call = asyncio.ensure_future(line.call("wait", (60.0,)))
+        other = asyncio.ensure_future(line.call("double", (3,)))
+        await asyncio.sleep(0)
+        call.cancel()
+        return await other
+
+    found, wire = run(scenario)
+    assert found == 6
+    assert [[method for _, method, _ in requests] for requests in wire.sent] == [["double"]]
+
+
+def test_a_stream_that_ends_early_fails_what_is_left_and_later_calls_are_sent_anew() -> None:
+    async def scenario(line: Line, wire: Wire) -> list[Any]:
+        calls = [line.call("double", (1,)), line.call("wait", (0.2,))]
+        found = list(await asyncio.gather(*calls, return_exceptions=True))
+        wire._cut = None
+        return [*found, await line.call("double", (5,))]
+
+    (quick, lost, later), _ = run(scenario, is_cut_after=1)
+    assert quick == 2
+    assert isinstance(lost, ConnectionError)
+    assert later == 10
