@@ -89,6 +89,9 @@ class World:
         self.open.pop(rollout_id, None)
         return {"files": {"a": rollout_id}}
 
+    def abandon(self, rollout_id):
+        self.open.pop(rollout_id, None)
+
 
 async def score_by_name(task, rollouts):
     return [
@@ -309,13 +312,16 @@ def test_every_request_has_a_seed_of_its_own_that_does_not_depend_on_retries():
 
 def test_cancellation_passes_through_and_leaves_nothing_running():
     async def scenario():
-        runner = make_runner(Engine(delay=lambda request: 30), World(), score=None)
+        world = World()
+        runner = make_runner(Engine(delay=lambda request: 30), world, score=None)
         task = asyncio.create_task(runner.play_group(TASK, 0, num_rollouts=4, temperature=1.0))
         await asyncio.sleep(0.02)
+        assert len(world.open) == 4
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         assert len(asyncio.all_tasks()) == 1
+        assert not world.open
 
     asyncio.run(scenario())
 
