@@ -189,7 +189,8 @@ class ActorGroup:
             cause = error.cause
             if isinstance(cause, SkyRLNatError):
                 raise type(cause)(*cause.args) from error
-            raise WorkerError(f"{who} failed in `{method}`: {type(cause).__name__}: {cause}") from error
+            text = cause if isinstance(cause, str) else f"{type(cause).__name__}: {cause}"
+            raise WorkerError(f"{who} failed in `{method}`: {text}") from error
         except TimeoutError as error:
             raise SilentWorkerError(
                 f"{who} must answer `{method}` within {timeout_s:g} s, it did not. Look at its log, or raise the limit"

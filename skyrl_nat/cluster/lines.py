@@ -7,18 +7,17 @@ same step of an engine would wait for that.
 import asyncio
 import inspect
 import itertools
-import pickle
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 from ray.actor import ActorHandle
 
-from skyrl_nat.errors import WorkerError
+from skyrl_nat.errors import SkyRLNatError, WorkerError
 
 Request = tuple[int, str, tuple[Any, ...]]
 """Number, method and arguments."""
 Answer = tuple[int, bool, Any]
-"""Number, whether it succeeded, and the result or the exception."""
+"""Number, whether it succeeded, and the result or what was raised: one of our errors, or the text of another."""
 GATHER_S = 0.002
 """Answers wait so long for others."""
 
@@ -26,8 +25,8 @@ GATHER_S = 0.002
 class Failed(Exception):  # noqa: N818 - names what happened, the error is its cause
     """A method of the worker raised."""
 
-    def __init__(self, cause: BaseException) -> None:
-        """Take what it raised."""
+    def __init__(self, cause: SkyRLNatError | str) -> None:
+        """Take what it raised: one of our errors, or the text of another."""
         super().__init__(str(cause))
         self.cause = cause
 
@@ -134,15 +133,6 @@ class Exchange:
         except asyncio.CancelledError:
             answer = (number, False, WorkerError("nobody waits for this call any more"))
         except BaseException as error:  # noqa: BLE001 - travels to the caller
-            answer = (number, False, _portable(error))
+            answer = (number, False, error if isinstance(error, SkyRLNatError) else f"{type(error).__name__}: {error}")
         del self._running[number]
         found.put_nowait(answer)
-
-
-def _portable(error: BaseException) -> BaseException:
-    """Return an exception that can travel: itself, or its text."""
-    try:
-        pickle.loads(pickle.dumps(error))
-    except Exception:  # noqa: BLE001 - whatever its class does
-        return WorkerError(f"{type(error).__name__}: {error}")
-    return error
