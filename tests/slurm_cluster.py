@@ -18,6 +18,7 @@ CONFIG = """
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={controller_port}
+FirstJobId={controller_port}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge

@@ -1,5 +1,6 @@
 """Training under a real Slurm: two nodes, a neighbour on the same machine, the way back into the queue, a clean end."""
 
+import contextlib
 import json
 import tempfile
 import time
@@ -54,8 +55,17 @@ def wait_for_step(slurm, folder: Path, name: str, number: str, step: int) -> Non
         time.sleep(0.2)
 
 
-def go_on_at_once(slurm, number: str) -> None:
-    """Spare the two minutes that Slurm lets a job wait that was put back; its first life must be over by then."""
+@contextlib.contextmanager
+def nothing_starts(slurm):
+    """Keep a job that is put back in the queue, so that what it left can be looked at; it goes on afterwards."""
+    nodes = ("scontrol", "update", "NodeName=first,second")
+    slurm.ask(*nodes, "State=DRAIN", "Reason=test")
+    yield
+    slurm.ask(*nodes, "State=RESUME")
+
+
+def is_put_back(slurm, number: str) -> None:
+    """Wait until a job waits in the queue and its life is over; Slurm itself would let it wait for two minutes."""
     require_empty(number)
     slurm.wait_for(number, "PENDING")
     slurm.ask("scontrol", "update", f"jobid={number}", "StartTime=now")
@@ -86,18 +96,20 @@ def test_jobs_on_the_same_nodes_train_apart_and_end_clean_and_one_comes_back_whe
     assert processes_with("SLURM_JOB_ID", long), "the end of one job must leave the other alone"
 
     reached = steps(folder, "long")[-1]
-    slurm.ask("scancel", "--batch", "--signal=TERM", long)
-    go_on_at_once(slurm, long)
-    output = slurm.output(slurm.job(long))
-    assert "the job goes back into the queue" in output
-    assert "Traceback" not in output
-    saved = sorted(path.name for path in (folder / "runs" / "long" / "checkpoints").iterdir())
-    assert saved[-1] == f"step_{steps(folder, 'long')[-1]:06d}", "the step in flight must be saved before the end"
+    with nothing_starts(slurm):
+        slurm.ask("scancel", "--batch", "--signal=TERM", long)
+        is_put_back(slurm, long)
+        output = slurm.output(slurm.job(long))
+        assert "the job goes back into the queue" in output
+        assert "Traceback" not in output
+        saved = sorted(path.name for path in (folder / "runs" / "long" / "checkpoints").iterdir())
+        assert saved[-1] == f"step_{steps(folder, 'long')[-1]:06d}", "the step in flight must be saved before the end"
     wait_for_step(slurm, folder, "long", long, reached + 3)
 
-    slurm.ask("scontrol", "requeue", long)
-    go_on_at_once(slurm, long)
-    reached = steps(folder, "long")[-1]
+    with nothing_starts(slurm):
+        slurm.ask("scontrol", "requeue", long)
+        is_put_back(slurm, long)
+        reached = steps(folder, "long")[-1]
     wait_for_step(slurm, folder, "long", long, reached + 2)
     assert slurm.job(long)["Restarts"] == "2"
     slurm.ask("scancel", "--full", long)
