@@ -127,7 +127,7 @@ def follow_calls(plan: Plan) -> None:
         @functools.wraps(original)
         def call(self: ActorGroup, *args: Any, **kwargs: Any) -> Any:
             rank, method = (args[0], args[1]) if has_rank else (self.ranks[0], args[0])
-            if name == "call_one":
+            if name in ("call_one", "call_often"):
                 _playing.set(LABELS.get(label_of(args[2:]), ""))
             plan.at_call(current_phase(plan, method), self.role, method, rank, is_sent=False)
             return original(self, *args, **kwargs)
@@ -138,7 +138,7 @@ def follow_calls(plan: Plan) -> None:
     ActorGroup._waiting = waiting  # type: ignore[method-assign]
     for name in ("call_all", "call_each"):
         before(name, has_rank=False)
-    for name in ("call_one", "call_opaque"):
+    for name in ("call_one", "call_often", "call_opaque"):
         before(name, has_rank=True)
 
 
