@@ -53,7 +53,8 @@ class Cell:
     @property
     def name(self) -> str:
         """Unique in the matrix."""
-        return " / ".join(part for part in (self.fault, self.damage, self.victim, self.phase) if part)
+        often = f"{self.times} times" if self.times > 1 else ""
+        return " / ".join(part for part in (self.fault, often, self.damage, self.victim, self.phase) if part)
 
     @property
     def point(self) -> tuple[str, str]:
@@ -96,10 +97,10 @@ class Chain:
         return self.first_step(len(self.cells))
 
 
-def _killed(victim: str, *phases: str, fast: tuple[str, ...] = ()) -> tuple[Cell, ...]:
+def _hit(fault: str, victim: str, *phases: str, fast: tuple[str, ...] = ()) -> tuple[Cell, ...]:
     return tuple(
         Cell(
-            fault="SIGKILL",
+            fault=fault,
             victim=victim,
             phase=phase,
             may_lose_evaluation=victim == "policy" and phase == "evaluation",
@@ -107,19 +108,14 @@ def _killed(victim: str, *phases: str, fast: tuple[str, ...] = ()) -> tuple[Cell
         )
         for phase in phases
     )
+
+
+def _killed(victim: str, *phases: str, fast: tuple[str, ...] = ()) -> tuple[Cell, ...]:
+    return _hit("SIGKILL", victim, *phases, fast=fast)
 
 
 def _stopped(victim: str, *phases: str, fast: tuple[str, ...] = ()) -> tuple[Cell, ...]:
-    return tuple(
-        Cell(
-            fault="SIGSTOP for ever",
-            victim=victim,
-            phase=phase,
-            may_lose_evaluation=victim == "policy" and phase == "evaluation",
-            is_fast=phase in fast,
-        )
-        for phase in phases
-    )
+    return _hit("SIGSTOP for ever", victim, *phases, fast=fast)
 
 
 PHASES = ("rollout", "train", "push", "checkpoint", "evaluation")
