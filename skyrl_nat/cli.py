@@ -269,15 +269,16 @@ def _run(work: "Coroutine[Any, Any, None]") -> None:
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         num_signals = 0
 
-        def stop() -> None:
+        def stop(*_: object) -> None:
             """End the work in order; a second signal changes nothing, since that takes its time, a third ends it."""
             nonlocal num_signals
             num_signals += 1
-            if task is not None and num_signals != 2:
-                task.cancel()
+            if task is not None and num_signals != 2 and not loop.is_closed():
+                loop.call_soon_threadsafe(task.cancel)
 
+        # The loop's own handlers would go with it, and a signal in what is then left of the process would end it.
         for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, stop)
+            signal.signal(number, stop)
         await work
 
     asyncio.run(with_signals())

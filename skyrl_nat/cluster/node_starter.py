@@ -25,8 +25,9 @@ from skyrl_nat.cluster.folders import ray_folder
 from skyrl_nat.errors import SkyRLNatError, WorkerError
 
 START_S = 120.0
-END_S = 20.0
-"""Time for Ray to end by itself."""
+END_S = 10.0
+"""Time for Ray to end by itself; Slurm kills everything 30 s (its KillWait) after the first signal."""
+REMOVE_S = 5.0
 LOOK_S = 0.1
 ADDRESS_FILE = "ray_current_cluster"
 """Ray writes the cluster's address there once the node is up."""
@@ -37,11 +38,12 @@ def node_name(environment: Mapping[str, str]) -> str:
     return environment.get("SLURMD_NODENAME") or socket.gethostname()
 
 
-def own_folder(environment: Mapping[str, str]) -> Path:
-    """Return Ray's folder: no other job, start or node has the same."""
+def own_folders(environment: Mapping[str, str]) -> list[Path]:
+    """Return Ray's folder of every start of this job on this node, this one's last: nobody else has the same."""
     job = read_allocation(environment)
     node = hashlib.sha256(node_name(environment).encode()).hexdigest()[:4]
-    return ray_folder(f"skyrl-nat-{job.job_id}-{job.num_restarts}-{node}", environment)
+    starts = range(job.num_restarts + 1)
+    return [ray_folder(f"skyrl-nat-{job.job_id}-{start}-{node}", environment) for start in starts]
 
 
 def start_command(share: Share, folder: Path, name: str, address: str) -> list[str]:
@@ -76,10 +78,13 @@ def run_node(address: str, environment: Mapping[str, str]) -> None:
     Raises:
         WorkerError: Ray did not come up, or ended by itself.
     """
-    share, folder, name = read_share(environment), own_folder(environment), node_name(environment)
+    share, folders, name = read_share(environment), own_folders(environment), node_name(environment)
+    folder = folders[-1]
     for note in share.notes:
         print(f"skyrl-nat: node {name}: {note}", file=sys.stderr)
-    shutil.rmtree(folder, ignore_errors=True)
+    # A start that was killed has left its own.
+    for each in folders:
+        _remove(each)
     folder.mkdir(mode=0o700)
     output = folder / "start.log"
     with output.open("w") as log:
@@ -100,7 +105,7 @@ def run_node(address: str, environment: Mapping[str, str]) -> None:
                 raise WorkerError(f"Ray must run on node {name} until the job ends, it ended with {ray.returncode}")
     finally:
         _end(ray)
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove(folder)
 
 
 def _wait_until_up(ray: "subprocess.Popen[bytes]", folder: Path) -> str:
@@ -130,6 +135,14 @@ def _end(ray: "subprocess.Popen[bytes]") -> None:
         for process in alive:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
+        psutil.wait_procs(alive, END_S)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder into which a process that is just ending may still write."""
+    deadline = time.monotonic() + REMOVE_S
+    while folder.exists() and time.monotonic() < deadline:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _free_port() -> int:
@@ -140,7 +153,13 @@ def _free_port() -> int:
 
 def main(arguments: Sequence[str]) -> int:
     """Run this node of the job."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+    def stop(number: int, _: object) -> None:
+        """End in order, once: another signal must not cut that short."""
+        signal.signal(number, lambda *_: None)
+        sys.exit(0)
+
+    signal.signal(signal.SIGTERM, stop)
     try:
         run_node(arguments[0] if arguments else "", os.environ)
     except SkyRLNatError as error:

@@ -60,8 +60,10 @@ def nothing_starts(slurm):
     """Keep a job that is put back in the queue, so that what it left can be looked at; it goes on afterwards."""
     nodes = ("scontrol", "update", "NodeName=first,second")
     slurm.ask(*nodes, "State=DRAIN", "Reason=test")
-    yield
-    slurm.ask(*nodes, "State=RESUME")
+    try:
+        yield
+    finally:
+        slurm.ask(*nodes, "State=RESUME")
 
 
 def is_put_back(slurm, number: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from skyrl_nat.cluster.allocation import Allocation, Share
-from skyrl_nat.cluster.node_starter import own_folder, start_command
+from skyrl_nat.cluster.node_starter import own_folders, start_command
 from skyrl_nat.cluster.slurm import complete_overrides
 from skyrl_nat.errors import ConfigError
 
@@ -50,9 +50,10 @@ def test_jobs_starts_and_nodes_share_no_folder() -> None:
         for restarts in ("0", "1")
         for node in ("gpu-node-a.example", "gpu-node-b.example")
     ]
-    folders = {own_folder(place) for place in places}
+    folders = {own_folders(place)[-1] for place in places}
     assert len(folders) == len(places)
     assert all(len(str(folder)) <= 36 for folder in folders)
+    assert own_folders(places[2])[:1] == own_folders(places[0]), "a start knows what the ones before it left"
 
 
 def test_node_offers_its_share_on_ports_that_are_free() -> None:
