@@ -17,6 +17,8 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 from skyrl_nat.cluster.folders import ray_folder
 from skyrl_nat.cluster.placement import NodeResources, PlacementPlan, usable_nodes
 from skyrl_nat.config.cluster import ClusterConfig, Device
+from skyrl_nat.engines.processes import children
+from skyrl_nat.engines.reaper import Reaper
 from skyrl_nat.errors import WorkerError
 
 LOCAL_OBJECT_STORE_BYTES = 2 * 1024**3
@@ -51,6 +53,7 @@ def ray_session(config: ClusterConfig) -> Iterator[list[NodeResources]]:
     os.environ.setdefault("RAY_LOG_MONITOR_MAX_OPEN_FILES", "20")
     address = config.ray_address or os.environ.get("RAY_ADDRESS")
     was_running = ray.is_initialized()
+    before, reaper = children(), None
     if not was_running:
         on_sigterm = signal.getsignal(signal.SIGTERM)
         try:
@@ -63,11 +66,16 @@ def ray_session(config: ClusterConfig) -> Iterator[list[NodeResources]]:
                 f"Ray must be reachable at {address or 'this machine'}, but: {error}. Start it with `ray start --head` "
                 "or leave cluster.ray_address empty"
             ) from error
+        if started := children() - before:
+            # Where this process is killed, Ray's agents would wait for its head for ever.
+            reaper = Reaper(started)
     try:
         yield _nodes(config, time.monotonic() + (config.start_timeout_s if address else 0))
     finally:
         if not was_running:
             ray.shutdown()
+        if reaper is not None:
+            reaper.dismiss()
 
 
 def _nodes(config: ClusterConfig, deadline: float) -> list[NodeResources]:

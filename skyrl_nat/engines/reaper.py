@@ -1,6 +1,6 @@
-"""Ends the processes of an engine whose own process was killed: they would keep the GPU's memory for ever.
+"""Ends what a process has started once that was killed: an engine's would keep the GPU's memory for ever.
 
-Runs as a process of its own that imports nothing of the engine and waits for the end of its input.
+Runs as a process of its own that imports nothing of ours and waits for the end of its input.
 """
 
 import json
@@ -29,7 +29,7 @@ class Reaper:
         print(json.dumps(known), file=self._process.stdin, flush=True)
 
     def dismiss(self) -> None:
-        """End the reaper, which ends nobody; for engines that were shut down in order."""
+        """End the reaper, which ends nobody; for what was shut down in order."""
         self._process.kill()
         self._process.wait()
 

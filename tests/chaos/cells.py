@@ -45,8 +45,6 @@ class Cell:
     """Calls that a fault of a worker hits."""
     damage: str = ""
     """What happens to the newest checkpoint while the run is down."""
-    may_lose_evaluation: bool = False
-    """A run that ends in an evaluation, or goes back to a checkpoint in it, does not make up for it."""
     is_fast: bool = False
     """Whether it is in the part that CI runs."""
 
@@ -103,7 +101,6 @@ def _hit(fault: str, victim: str, *phases: str, fast: tuple[str, ...] = ()) -> t
             fault=fault,
             victim=victim,
             phase=phase,
-            may_lose_evaluation=victim == "policy" and phase == "evaluation",
             is_fast=phase in fast,
         )
         for phase in phases
@@ -165,8 +162,7 @@ SURVIVED = Chain(
 
 
 def _ended(phase: str, **more: object) -> Cell:
-    lost = phase == "evaluation"
-    return Cell(fault="SIGKILL", phase=phase, expects=KILLED, may_lose_evaluation=lost, deadline_s=10, **more)  # type: ignore[arg-type]
+    return Cell(fault="SIGKILL", phase=phase, expects=KILLED, deadline_s=10, **more)  # type: ignore[arg-type]
 
 
 ENDED = Chain(
@@ -177,7 +173,6 @@ ENDED = Chain(
                 fault="SIGTERM twice",
                 phase=phase,
                 expects=STOPPED,
-                may_lose_evaluation=phase == "evaluation",
                 is_fast=phase == "train",
             )
             for phase in PHASES
@@ -207,7 +202,6 @@ FULL = Chain(
             fault="disk full",
             phase="evaluation file",
             expects=(1, r"No space left on device.*resume=latest"),
-            may_lose_evaluation=True,
         ),
         Cell(fault="disk full", phase="log", expects=(1, r"metrics\.jsonl must take every step")),
     ),

@@ -119,7 +119,8 @@ class ChainRun:
                     report(result)
                 if self._process is None:
                     self._start(len(self.results))
-                self._wait_for_step(max(self.chain.num_steps, num_steps), RESUME_S)
+                # The next one begins when everything of the last one is done, its evaluation, too.
+                self._wait_for_step(max(self.chain.num_steps, num_steps) + 1, RESUME_S)
                 self.complaints += self._end_in_order()
             finally:
                 self._kill_all()

@@ -57,7 +57,6 @@ def complaints(
     steps: range,
     *,
     is_exact: bool,
-    may_lose_evaluation: bool = False,
 ) -> list[str]:
     """Return what is wrong with some steps of a run.
 
@@ -67,7 +66,6 @@ def complaints(
         steps: Which; all must be trained.
         is_exact: Everything but seconds must be equal; otherwise ids of tasks and rollouts, learning rates and
             versions, save for groups and steps that the run itself counts as lost.
-        may_lose_evaluation: One evaluation may be missing.
     """
     found = []
     for step in steps:
@@ -82,7 +80,7 @@ def complaints(
             found += _differences(lines[0], expected[0])
             found += _other_rollouts(run.rollouts.get(step, []), undisturbed.rollouts.get(step, []), step)
         found += _wrong_versions(run.rollouts.get(step, []), step)
-    found += _wrong_evaluations(run, undisturbed, steps, is_exact=is_exact, may_lose=may_lose_evaluation)
+    found += _wrong_evaluations(run, undisturbed, steps, is_exact=is_exact)
     return list(dict.fromkeys(found))
 
 
@@ -175,13 +173,12 @@ def _other_rollouts(records: list[dict[str, Any]], expected: list[dict[str, Any]
     return [f"the rollouts of step {step} differ"]
 
 
-def _wrong_evaluations(run: Record, undisturbed: Record, steps: range, *, is_exact: bool, may_lose: bool) -> list[str]:
+def _wrong_evaluations(run: Record, undisturbed: Record, steps: range, *, is_exact: bool) -> list[str]:
     expected = {entry["step"]: entry for entry in undisturbed.evaluations if entry["step"] in steps}
     found = [entry for entry in run.evaluations if entry["step"] in steps]
     numbers = [entry["step"] for entry in found]
-    missing = [step for step in expected if step not in numbers]
     wrong = []
-    if len(set(numbers)) != len(numbers) or len(missing) > may_lose or set(numbers) - expected.keys():
+    if numbers != sorted(expected):
         wrong.append(f"evaluations must be of steps {sorted(expected)}, found {numbers}")
     for entry in found:
         other = expected.get(entry["step"], entry)

@@ -55,7 +55,6 @@ def play_chain(chain: Chain, work: Path, undisturbed: Record, report: Callable[[
             undisturbed,
             range(first + 1, first + BLOCK + 1),
             is_exact=chain.is_exact,
-            may_lose_evaluation=result.cell.may_lose_evaluation,
         )
     results[-1].complaints += played.complaints + complaints_of_whole(record)
     return results

@@ -207,11 +207,3 @@ def test_a_skipped_step_moves_the_schedule_by_one():
     assert judge(run, is_exact=False) == []
     run.metrics[2]["loss/lr"] = 1e-3 / 3
     assert judge(run, is_exact=False)
-
-
-def test_one_evaluation_may_be_lost_where_that_is_said():
-    run = record()
-    no_evaluation(run)
-    assert judge(run, may_lose_evaluation=True) == []
-    no_evaluation(run)
-    assert judge(run, may_lose_evaluation=True)
