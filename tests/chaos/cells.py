@@ -141,7 +141,6 @@ def _raised(fault: str, victim: str, *phases: str, is_fast: bool = False) -> tup
 
 SURVIVED = Chain(
     name="survived",
-    overrides=("tracking.backends=[jsonl,console,wandb]", "tracking.wandb_mode=offline"),
     cells=(
         *_raised("exception", "environment", *PLAYING, is_fast=True),
         *_raised("exception", "reward", *PLAYING),
@@ -155,7 +154,6 @@ SURVIVED = Chain(
         *_raised("SIGSTOP, then SIGCONT", "controller", *PHASES),
         *_raised("clock jumps ahead", "controller", *PHASES),
         *_raised("clock jumps back", "controller", *PHASES),
-        *_raised("tracker down", "controller", *PLAYING),
     ),
 )
 """Faults that one retry mends."""
@@ -191,6 +189,20 @@ ENDED = Chain(
     ),
 )
 """Faults that end a run; it is started anew and goes on as if nothing had been."""
+
+UNTRACKED = Chain(
+    name="untracked",
+    overrides=("tracking.backends=[jsonl,console,wandb]", "tracking.wandb_mode=offline"),
+    cells=tuple(
+        cell
+        for phase in PHASES
+        for cell in (
+            Cell(fault="tracker down", phase=phase),
+            Cell(fault="SIGTERM twice", phase=phase, expects=STOPPED),
+        )
+    ),
+)
+"""Faults of WandB, which lives until the run is started anew."""
 
 FULL = Chain(
     name="full_disk",
@@ -249,4 +261,4 @@ NODES = Chain(
 )
 """Two nodes, a third one comes when one was cut off; the policy goes on there from its newest checkpoint."""
 
-CHAINS = (REPLACED, SURVIVED, ENDED, FULL, LOSSY, BACKGROUND, NODES)
+CHAINS = (REPLACED, SURVIVED, ENDED, UNTRACKED, FULL, LOSSY, BACKGROUND, NODES)

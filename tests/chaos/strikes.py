@@ -15,6 +15,7 @@ from typing import Any
 import psutil
 from chaos.armed import arm, folder, note
 from chaos.cells import Cell
+from marked_processes import words_of
 
 FREEZE_S = 8.0
 """The controller stands still for longer than a probe may take."""
@@ -128,7 +129,7 @@ def cut_node(scene: Scene, cell: Cell, rank: int) -> None:
 
 def end_tracker(scene: Scene, cell: Cell, rank: int) -> None:
     """Kill WandB's own processes."""
-    found = [child for child in psutil.Process().children(recursive=True) if "wandb" in " ".join(child.cmdline())]
+    found = [child for child in psutil.Process().children(recursive=True) if "wandb" in " ".join(words_of(child))]
     note(what="tracker", pids=[child.pid for child in found])
     for child in found:
         child.kill()
