@@ -28,6 +28,8 @@ EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_STOPPED = 3
 EXIT_INTERRUPTED = 130
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+"""The last one is what Slurm users ask for ahead of the time limit (`--signal=B:USR1@60`)."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -277,7 +279,7 @@ def _run(work: "Coroutine[Any, Any, None]") -> None:
                 loop.call_soon_threadsafe(task.cancel)
 
         # The loop's own handlers would go with it, and a signal in what is then left of the process would end it.
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in STOP_SIGNALS:
             signal.signal(number, stop)
         await work
 

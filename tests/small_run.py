@@ -95,7 +95,7 @@ def wait_for_step(folder: Path, name: str, step: int, process: subprocess.Popen[
     raise AssertionError(f"step {step} was not reached")
 
 
-def pid_of(folder: Path, name: str, role: str) -> int:
-    """Return the process id of the first worker of a role."""
+def pid_of(folder: Path, name: str, role: str, rank: int = 0) -> int:
+    """Return the process id of a worker."""
     topology = json.loads((folder / "runs" / name / "topology.json").read_text())
-    return topology["identities"][role][0]["pid"]
+    return topology["identities"][role][rank]["pid"]

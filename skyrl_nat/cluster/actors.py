@@ -68,13 +68,14 @@ class _Host:
 class ThreadedHost(_Host):
     """For workers with blocking methods: one call at a time; beside it control calls, and one in the background.
 
-    SIGTERM, which Slurm sends to every process of a job, is left to the controller: a rank that ended by itself would
-    take the step in flight along, and the save of it.
+    SIGTERM and SIGUSR1, which Slurm may send to every process of a job, are left to the controller: a rank that ended
+    by itself would take the step in flight along, and the save of it.
     """
 
     def __init__(self, factory: str, kwargs: dict[str, Any]) -> None:
         # A function, unlike SIG_IGN, is not inherited by programs that a worker starts.
-        signal.signal(signal.SIGTERM, lambda number, frame: None)
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.signal(number, lambda number, frame: None)
         super().__init__(factory, kwargs)
 
     def call(self, method: str, *args: Any, **kwargs: Any) -> Any:

@@ -12,6 +12,8 @@ from skyrl_nat.errors import DeadlineError, LostWorkerError, SilentWorkerError, 
 from skyrl_nat.types import Completion, GenerationRequest, Message, Outcome, Rollout, Task
 
 LONGEST_REST_S = 60.0
+LONGEST_WAIT_S = 5.0
+"""For a worker to have rested, where all others rest too."""
 _NOT_JUDGED = ("token_ids", "loss_mask", "rollout_logprobs", "token_versions", "turns", "prompt", "segment_starts")
 MUCH_WORK = 16
 """Rollouts that wait for each reward worker, from which on a group goes to one of them as a whole: spreading it would
@@ -43,7 +45,7 @@ class RemoteEnvironments:
 
     async def create(self, rollout_id: str, task: Task) -> list[Message]:
         """Make an environment on the next worker in turn."""
-        rank = self._turns.next()
+        rank = await self._turns.next()
         self._home[rollout_id] = rank
         return await self._turns.call(rank, "create", rollout_id, task)
 
@@ -90,7 +92,8 @@ class RemoteRewards:
 
     async def _score_together(self, task: Task, rollouts: list[Rollout]) -> list[Rollout]:
         try:
-            judged = await self._turns.call(self._turns.next(), "score", task, [_to_judge(one) for one in rollouts])
+            rank = await self._turns.next()
+            judged = await self._turns.call(rank, "score", task, [_to_judge(one) for one in rollouts])
         except (WorkerError, DeadlineError) as error:
             return [replace(one, outcome=Outcome.VALIDATOR_FAILURE, reason=str(error)) for one in rollouts]
         return [
@@ -113,15 +116,16 @@ class _Turns:
         self._losses = dict.fromkeys(group.ranks, 0)
         self._not_before = dict.fromkeys(group.ranks, 0.0)
 
-    def next(self) -> int:
-        """Return the rank whose turn it is; of those that all rest, the one that has rested longest."""
+    async def next(self) -> int:
+        """Return the rank whose turn it is; where all rest, wait a while for the one that has rested longest."""
         now, size = time.monotonic(), self._group.size
         start = next(self._number)
         order = [self._group.ranks[(start + i) % size] for i in range(size)]
-        return next(
-            (rank for rank in order if self._not_before[rank] <= now),
-            min(order, key=lambda rank: self._not_before[rank]),
-        )
+        if (rank := next((rank for rank in order if self._not_before[rank] <= now), None)) is not None:
+            return rank
+        rank = min(order, key=lambda rank: self._not_before[rank])
+        await asyncio.sleep(min(self._not_before[rank] - now, LONGEST_WAIT_S))
+        return rank
 
     async def call(self, rank: int, method: str, *args: Any) -> Any:
         """Call one worker; one that does not answer in time is ended, and Ray starts it anew."""

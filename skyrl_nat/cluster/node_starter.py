@@ -160,6 +160,8 @@ def main(arguments: Sequence[str]) -> int:
         sys.exit(0)
 
     signal.signal(signal.SIGTERM, stop)
+    # It is for the trainer alone; Ray and all that it starts inherit this.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     try:
         run_node(arguments[0] if arguments else "", os.environ)
     except SkyRLNatError as error:

@@ -200,7 +200,7 @@ def visible_devices(places: str, inherited: str | None) -> str:
     """
     if not inherited:
         return places
-    names = inherited.split(",")
+    names = [name.strip() for name in inherited.split(",")]
     numbers = [int(place) for place in places.split(",")]
     if max(numbers) >= len(names):
         raise WorkerError(

@@ -55,12 +55,9 @@ def ray_session(config: ClusterConfig) -> Iterator[list[NodeResources]]:
     was_running = ray.is_initialized()
     before, reaper = children(), None
     if not was_running:
-        on_sigterm = signal.getsignal(signal.SIGTERM)
         try:
-            _init(config, address)
-            if threading.current_thread() is threading.main_thread():
-                # Ray puts a handler of its own there, which aborts the process.
-                signal.signal(signal.SIGTERM, on_sigterm)
+            with _own_signals():
+                _init(config, address)
         except (OSError, RuntimeError, ValueError) as error:
             raise WorkerError(
                 f"Ray must be reachable at {address or 'this machine'}, but: {error}. Start it with `ray start --head` "
@@ -76,6 +73,21 @@ def ray_session(config: ClusterConfig) -> Iterator[list[NodeResources]]:
             ray.shutdown()
         if reaper is not None:
             reaper.dismiss()
+
+
+@contextmanager
+def _own_signals() -> Iterator[None]:
+    """Keep SIGTERM and SIGUSR1 of this process from Ray, which is started in the block."""
+    on_sigterm = signal.getsignal(signal.SIGTERM)
+    # What is started inherits the mask, and would be ended by a signal that is for this process alone.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if threading.current_thread() is threading.main_thread():
+            # Ray puts a handler of its own there, which aborts the process.
+            signal.signal(signal.SIGTERM, on_sigterm)
 
 
 def _nodes(config: ClusterConfig, deadline: float) -> list[NodeResources]:

@@ -83,7 +83,7 @@ class Job:
         Raises:
             WorkerError: Ray does not come up.
         """
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
             signal.signal(number, self._stop)
         try:
             address = self._start_head()

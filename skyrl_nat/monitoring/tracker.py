@@ -1,8 +1,12 @@
 """Every metric to every back end at once. `metrics.jsonl` is the record; another back end may fail, never a run."""
 
+import itertools
 import json
 import logging
 import math
+import os
+import socket
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -15,6 +19,7 @@ from skyrl_nat.monitoring.wandb_backend import WandbBackend
 
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
+_file_numbers = itertools.count()
 
 
 class Backend(Protocol):
@@ -70,12 +75,21 @@ class JsonlBackend:
 
 
 class TensorboardBackend:
-    """Event files in `tensorboard/` of the run folder."""
+    """Event files in `tensorboard/` of the run folder, a new one for each start of the run.
+
+    TensorBoard's own writer has a thread, which prints a traceback and ends where the disk is full; here each step is
+    written at once.
+    """
 
     def __init__(self, folder: Path) -> None:
-        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+        from tensorboard.summary.writer.record_writer import RecordWriter
 
-        self._writer = EventFileWriter(str(folder / "tensorboard"))
+        name = f"events.out.tfevents.{time.time():010.0f}.{socket.gethostname()}.{os.getpid()}.{next(_file_numbers)}"
+        path = folder / "tensorboard" / name
+        path.parent.mkdir(exist_ok=True)
+        self._file = path.open("wb")
+        self._writer = RecordWriter(self._file)
+        self._add(0, file_version="brain.Event:2")
 
     def rewind(self, step: int) -> None:
         """Let TensorBoard forget what earlier files hold of later steps."""
@@ -91,15 +105,14 @@ class TensorboardBackend:
         self._add(step, summary=Summary(value=values))
 
     def close(self) -> None:
-        """Flush and close."""
-        self._writer.close()
+        """Close the file."""
+        self._file.close()
 
     def _add(self, step: int, **what: Any) -> None:
-        import time
-
         from tensorboard.compat.proto.event_pb2 import Event  # pyright: ignore[reportAttributeAccessIssue]
 
-        self._writer.add_event(Event(step=step, wall_time=time.time(), **what))
+        self._writer.write(Event(step=step, wall_time=time.time(), **what).SerializeToString())
+        self._file.flush()
 
 
 class Tracker:

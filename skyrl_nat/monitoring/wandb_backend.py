@@ -1,7 +1,9 @@
 """Metrics to WandB, which may be out of reach at any time: what cannot be sent is kept to be sent later."""
 
 import contextlib
+import errno
 import json
+import shutil
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -14,6 +16,8 @@ START_S = 10.0
 """For WandB's own start; it takes up to 10 s more to give up."""
 CALL_S = 25.0
 """Longest wait for any call."""
+ROOM_BYTES = 2**20
+"""WandB says nothing of a disk that takes no more: with less it counts as full."""
 T = TypeVar("T")
 
 
@@ -58,7 +62,14 @@ class WandbBackend:
         self._name_run()
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Send one step, which is in the record already."""
+        """Send one step, which is in the record already.
+
+        Raises:
+            OSError: The disk is full; WandB would lose the step without a word.
+        """
+        folder = self._run_folder()
+        if folder.exists() and shutil.disk_usage(folder).free < ROOM_BYTES:
+            raise OSError(errno.ENOSPC, f"No space left on device. {_how_to_send(folder)}")
         try:
             _within(CALL_S, lambda: self._send({"step": step, **metrics}))
         except Exception as error:

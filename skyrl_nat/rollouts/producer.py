@@ -14,6 +14,7 @@ from skyrl_nat.types import Outcome, RolloutGroup, Task
 PlayFn = Callable[[Task, int], Awaitable[RolloutGroup]]
 MAX_FLAT_BATCHES = 10
 """A batch is filled up with flat groups once it has left out this many times its own size."""
+LONGEST_REASON = 1000
 LOST = (Outcome.INFRASTRUCTURE_FAILURE, Outcome.VALIDATOR_FAILURE)
 """Outcomes that put a task under suspicion: those that the policy could not have helped."""
 
@@ -144,10 +145,10 @@ class GroupProducer:
                 continue
             dropped_in_a_row += 1
             if dropped_in_a_row >= self._limits.max_dropped_groups:
+                why = _reasons(group)[:LONGEST_REASON] or "stale weights"
                 raise StoppedError(
                     f"At least one in {self._limits.max_dropped_groups} groups must be usable, none was; the last one, "
-                    f"task {group.task.task_id}, failed with: {_reasons(group)[:500] or 'stale weights'}. Mend the "
-                    "cause and go on with resume=latest"
+                    f"task {group.task.task_id}, failed with: {why}. Mend the cause and go on with resume=latest"
                 )
         return batch
 

@@ -80,6 +80,37 @@ def test_sigterm_saves_the_step_in_flight_and_a_second_one_does_not_break_it(fol
     assert steps(folder, "hurt") == list(range(1, reached + 2))
 
 
+@pytest.mark.timeout(400)
+def test_usr1_in_advance_makes_two_ranks_save_one_step_once_within_the_grace(folder):
+    """CK-11: before and after it, signals to the second rank alone change nothing."""
+    names = ("name=advance", "cluster.num_policy_ranks=2", "recovery.grace_s=10", "checkpoint.every_steps=0")
+    process = small_run.start(folder, *small_run.LONG, *names)
+    small_run.wait_for_step(folder, "advance", 2, process)
+    second = small_run.pid_of(folder, "advance", "policy", 1)
+    for number in (signal.SIGTERM, signal.SIGUSR1):
+        os.kill(second, number)
+    small_run.wait_for_step(folder, "advance", steps(folder, "advance")[-1] + 2, process)
+    started = time.monotonic()
+    for pid in (process.pid, second, process.pid):
+        os.kill(pid, signal.SIGUSR1)
+        time.sleep(0.1)
+    checkpoints = folder / "runs" / "advance" / "checkpoints"
+    while not (saved := list(checkpoints.glob("step_*/manifest.json"))):
+        assert time.monotonic() - started < 2 * 10, "the end of the step and the save have 10 s each"
+        time.sleep(0.05)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 130, output
+    assert "Traceback" not in output
+    found = steps(folder, "advance")
+    assert found == list(range(1, len(found) + 1))
+    assert [path.name for path in checkpoints.iterdir()] == [f"step_{found[-1]:06d}"]
+    record = (folder / "runs" / "advance" / "metrics.jsonl").read_text()
+    assert record.count("time/checkpoint_s") == 1, "one save"
+    assert sorted(path.name for path in saved[0].parent.glob("policy/*.distcp")) == ["__0_0.distcp", "__1_0.distcp"]
+    small_run.run(folder, *small_run.LONG, *names, f"trainer.steps={found[-1] + 1}", "resume=latest")
+    assert steps(folder, "advance") == list(range(1, found[-1] + 2))
+
+
 @pytest.mark.parametrize("role", ["policy", "engine"])
 def test_what_may_not_be_replaced_ends_the_run_with_one_named_error_and_it_resumes(folder, role: str):
     limits = ("recovery.max_policy_restarts=0", "recovery.max_engine_restarts=0")

@@ -1,5 +1,7 @@
 """`skyrl-nat submit` to a real Ray head: `ray job submit` uploads the code, and the job trains and ends clean."""
 
+import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -8,15 +10,30 @@ import time
 import urllib.request
 from pathlib import Path
 
+import psutil
 import pytest
 import small_run
 from marked_processes import processes_with
+from signs import SIGNS, signs_of
 from slurm_cluster import free_ports
+
+from skyrl_nat.config.load import config_from_file
 
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 MARK = "SKYRL_NAT_TEST_MARK"
+EMPTY_S = 15.0
+NEIGHBOUR = """
+import sys, time, ray
+from ray.util.placement_group import placement_group
+ray.init(address=sys.argv[1], log_to_driver=False)
+group = placement_group([{"CPU": 0.1}])
+assert group.wait(60)
+print("up", flush=True)
+time.sleep(600)
+"""
+"""Somebody else's work on the same cluster."""
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +88,41 @@ def workers(folder: Path) -> list[str]:
     return [name for name in names if name.startswith(("ray::AsyncHost", "ray::ThreadedHo"))]
 
 
-def wait_until(is_so, what: str) -> None:
-    deadline = time.monotonic() + 150
+def trainers(folder: Path) -> list[int]:
+    """Return the processes, shells around them too, that were started to train in a folder."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if any(f"root_dir={folder}/" in word for word in process.cmdline()):
+                found.append(process.pid)
+    return found
+
+
+@contextlib.contextmanager
+def neighbour(folder: Path):
+    address = (folder / "ray" / "ray_current_cluster").read_text().strip()
+    environment = {**os.environ, "RAY_AUTH_MODE": "disabled"}
+    process = subprocess.Popen(
+        [sys.executable, "-c", NEIGHBOUR, address], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "up\n"
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def num_groups(dashboard: str) -> int:
+    """Return how many placement groups hold or want resources."""
+    with urllib.request.urlopen(f"{dashboard}/api/v0/placement_groups", timeout=30) as answer:
+        found = json.load(answer)["data"]["result"]["result"]
+    return sum(group["state"] != "REMOVED" for group in found)
+
+
+def wait_until(is_so, what: str, within_s: float = 150) -> None:
+    deadline = time.monotonic() + within_s
     while not is_so():
         assert time.monotonic() < deadline, what
         time.sleep(0.2)
@@ -80,8 +130,11 @@ def wait_until(is_so, what: str) -> None:
 
 @pytest.mark.timeout(600)
 def test_job_uploads_code_alone_trains_and_leaves_nothing_behind(dashboard, folder):
-    found = submit(dashboard, folder, "name=job", "cluster.environment.LETTERS=8")
+    """CF-01: through the REST service every sign of a value arrives as it is."""
+    word = signs_of("tracking.wandb_project")
+    found = submit(dashboard, folder, "name=job", "cluster.environment.LETTERS=8", word)
     assert found.returncode == 0, found.stdout + found.stderr
+    assert config_from_file(folder / "runs" / "job" / "config.yaml").tracking.wandb_project == SIGNS
     size = float(found.stdout.split("uploading ")[1].split(" MiB packed")[0].rsplit(" ", 1)[1])
     assert 0.1 < size < 20
     assert [entry["step"] for entry in small_run.metrics(folder, "job")] == [1, 2]
@@ -96,8 +149,8 @@ def test_job_uploads_code_alone_trains_and_leaves_nothing_behind(dashboard, fold
 
 
 @pytest.mark.timeout(600)
-def test_job_that_is_stopped_takes_its_workers_along(dashboard, folder):
-    """RY-08."""
+def test_job_that_is_stopped_takes_its_workers_along_and_nobody_elses(dashboard, folder):
+    """RY-08: `ray job stop` asks the REST service, as every client does."""
     found = submit(dashboard, folder, "name=stopped", *small_run.LONG, options=("--no-wait",))
     assert found.returncode == 0, found.stdout + found.stderr
     number = next(word.strip("'") for word in found.stdout.split() if word.startswith("'raysubmit_"))
@@ -105,8 +158,16 @@ def test_job_that_is_stopped_takes_its_workers_along(dashboard, folder):
     wait_until(lambda: file.exists() and small_run.metrics(folder, "stopped"), "the job must train")
     assert workers(folder)
     stop = [sys.executable, "-m", "ray.scripts.scripts", "job", "stop", f"--address={dashboard}", number]
-    subprocess.run(stop, check=True, capture_output=True, timeout=60, env={**os.environ, "RAY_AUTH_MODE": "disabled"})
-    wait_until(lambda: not workers(folder), "the workers of a stopped job must be gone")
+    with neighbour(folder) as other:
+        assert num_groups(dashboard) == 2
+        environment = {**os.environ, "RAY_AUTH_MODE": "disabled"}
+        subprocess.run(stop, check=True, capture_output=True, timeout=60, env=environment)
+        wait_until(
+            lambda: not workers(folder) and not trainers(folder) and num_groups(dashboard) == 1,
+            "workers, trainer and reservation of a stopped job must be gone, and no others",
+            EMPTY_S,
+        )
+        assert other.poll() is None
 
 
 def test_job_is_refused_before_anything_travels(folder):

@@ -11,7 +11,10 @@ import sleepy_family
 import small_run
 from letter_family import write_letter_tasks
 from marked_processes import processes_with, require_none
+from signs import SIGNS, signs_of
 from slurm_cluster import slurm_cluster
+
+from skyrl_nat.config.load import config_from_file
 
 pytestmark = pytest.mark.slow
 
@@ -127,3 +130,25 @@ def test_bad_input_ends_the_job_with_the_trainers_exit_code_before_ray_starts(sl
     assert job["ExitCode"] == "2:0"
     assert "trainer.rollouts_per_task must" in slurm.output(job)
     assert "Ray" not in slurm.output(job)
+
+
+@pytest.mark.timeout(300)
+def test_usr1_ahead_of_the_time_limit_saves_and_what_was_asked_for_is_there_letter_by_letter(slurm, folder):
+    """CK-11, CF-01: as `--signal=USR1@60` sends it, here to every process of the job on both nodes at once."""
+    (folder / "early").mkdir()
+    tasks = write_letter_tasks(folder / "early", sleepy_family.NAME)
+    both = ("--nodes=2", "--cpus-per-task=1", "--signal=B:USR1@60")
+    overrides = (*small_run.LONG, "checkpoint.every_steps=0", signs_of("tracking.wandb_project"), *tasks)
+    number = submit(slurm, folder, "early", *overrides, options=both)
+    wait_for_step(slurm, folder, "early", number, 1)
+    assert config_from_file(folder / "runs" / "early" / "config.yaml").tracking.wandb_project == SIGNS
+    with nothing_starts(slurm):
+        slurm.ask("scancel", "--full", "--signal=USR1", number)
+        is_put_back(slurm, number)
+        output = slurm.output(slurm.job(number))
+        assert "the job goes back into the queue" in output
+        assert "Traceback" not in output
+        saved = [path.name for path in (folder / "runs" / "early" / "checkpoints").iterdir()]
+        assert saved == [f"step_{steps(folder, 'early')[-1]:06d}"], "saved once, with the step in flight"
+    slurm.ask("scancel", number)
+    slurm.wait_for(number, "CANCELLED")

@@ -145,3 +145,12 @@ def test_run_folder_is_never_overwritten(folder, four_steps):
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 2
     assert "already holds a run. Use resume=latest or another name" in output
+
+
+def test_folders_whose_paths_are_too_long_for_sockets_hold_a_run(folder, monkeypatch):
+    """RY-02: 120 characters each for what is temporary and for the run."""
+    temporary, root = folder / ("t" * 120), folder / ("r" * 120)
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    small_run.run(folder, "name=long", "trainer.steps=1", f"root_dir={root}", *EXACT)
+    assert (root / "long" / "checkpoints" / "step_000001" / "manifest.json").is_file()

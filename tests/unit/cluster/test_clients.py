@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from groups import make_rollout
 
-from skyrl_nat.cluster.clients import MUCH_WORK, RemoteEnvironments, RemoteRewards
+from skyrl_nat.cluster import clients
+from skyrl_nat.cluster.clients import LONGEST_WAIT_S, MUCH_WORK, RemoteEnvironments, RemoteRewards
 from skyrl_nat.environments.base import EnvironmentReply
 from skyrl_nat.errors import LostWorkerError
 from skyrl_nat.types import Outcome, RewardResult, Rollout, Task
@@ -114,6 +115,56 @@ def test_rollouts_of_a_lost_worker_are_validator_failures() -> None:
     found = asyncio.run(scenario())
     assert [(one.outcome, one.reward) for one in found] == [(Outcome.VALIDATOR_FAILURE, None)] * 2
     assert all("it died" in one.reason and one.token_ids for one in found)
+
+
+def test_a_lone_worker_that_dies_again_and_again_is_asked_after_longer_and_longer_rests(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """RY-07: up to a bound; one good answer forgives."""
+    now, waits = 0.0, list[float]()
+    dies = iter([True] * 5 + [False, True, False])
+
+    async def sleep(seconds: float) -> None:
+        nonlocal now
+        waits.append(seconds)
+        now += seconds
+
+    def answer(task: Task, sent: list[Rollout]) -> list[Rollout]:
+        if next(dies):
+            raise LostWorkerError("reward 0 on node a must stay alive during `score`, it died")
+        return judge(task, sent)
+
+    async def scenario() -> None:
+        group = FakeGroup(1, score=answer)
+        group.is_open.set()
+        rewards = RemoteRewards(group)  # type: ignore[arg-type]
+        for _ in range(8):
+            await rewards.score(TASK, rollouts(1))
+
+    monkeypatch.setattr(clients.asyncio, "sleep", sleep)
+    monkeypatch.setattr(clients.time, "monotonic", lambda: now)
+    asyncio.run(scenario())
+    assert waits == [1.0, 2.0, 4.0, LONGEST_WAIT_S, 8.0 - LONGEST_WAIT_S, 1.0]
+
+
+def test_while_one_worker_rests_another_is_asked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """RY-07."""
+
+    def answer(task: Task, sent: list[Rollout]) -> list[Rollout]:
+        if len(group.calls) == 1:
+            raise LostWorkerError("reward 0 on node a must stay alive during `score`, it died")
+        return judge(task, sent)
+
+    async def scenario() -> None:
+        group.is_open.set()
+        rewards = RemoteRewards(group)  # type: ignore[arg-type]
+        for _ in range(4):
+            await rewards.score(TASK, rollouts(1))
+
+    group = FakeGroup(2, score=answer)
+    monkeypatch.setattr(clients.asyncio, "sleep", lambda seconds: pytest.fail("nobody waits"))
+    asyncio.run(scenario())
+    assert [rank for rank, _, _ in group.calls] == [0, 1, 1, 1]
 
 
 @pytest.mark.parametrize("is_done", [True, False])

@@ -54,6 +54,8 @@ def test_folder_that_is_too_large_is_refused(project: Path, monkeypatch: pytest.
         ("root_dir=runs", "root_dir"),
         ("environment.train_files=[data/train.parquet]", "environment.train_files"),
         ("resume=runs/a/checkpoints/step_000001", "resume"),
+        ("checkpoint.mirror=copies", "checkpoint.mirror"),
+        ("environment.train_files=[s3://bucket/train.parquet]", "environment.train_files"),
     ],
 )
 def test_path_that_only_this_folder_has_is_refused(override: str, key: str) -> None:
@@ -61,3 +63,8 @@ def test_path_that_only_this_folder_has_is_refused(override: str, key: str) -> N
     require_shared_paths(load_config(overrides))
     with pytest.raises(ConfigError, match=f"^{key} must be an absolute path that all nodes see"):
         require_shared_paths(load_config([*overrides, override][-1:] if key == "root_dir" else [*overrides, override]))
+
+
+def test_urls_of_checkpoints_are_seen_from_everywhere() -> None:
+    copies = ["checkpoint.mirror=s3://bucket/runs", "resume=s3://bucket/runs/mine/step_000010"]
+    require_shared_paths(load_config(["root_dir=/shared/runs", *copies]))

@@ -114,6 +114,36 @@ def test_places_count_among_the_gpus_that_a_node_may_use(places: str, inherited:
     assert visible_devices(places, inherited) == found
 
 
+@pytest.mark.parametrize(
+    ("inherited", "devices"),
+    [
+        (None, ["0", "1"]),
+        ("", ["0", "1"]),
+        ("0,1", ["0", "1"]),
+        ("1,0", ["1", "0"]),
+        ("2, 3", ["2", "3"]),
+        ("GPU-a,GPU-b", ["GPU-a", "GPU-b"]),
+        ("MIG-a,MIG-b,MIG-c", ["MIG-a", "MIG-b"]),
+        ("5,6,7", ["5", "6"]),
+    ],
+)
+@pytest.mark.parametrize("role", ["policy", "engine"])
+def test_two_workers_of_a_node_get_devices_of_their_own(inherited: str | None, devices: list[str], role: str):
+    """RY-05: whoever made the list, Ray, Slurm or the user; a worker's place counts within it."""
+    config = gpu_config(num_gpus_per_node=2, num_policy_ranks=2, num_engines=2)
+    slots = plan_placement(config, gpu_nodes(1, 2)).of_role(role)
+    found = [visible_devices(",".join(map(str, slot.gpus)), inherited) for slot in slots]
+    assert found == devices
+    require_own_gpus(role, {rank: {"node": "a", "gpus": gpus} for rank, gpus in enumerate(found)}, 1)
+
+
+def test_a_list_that_names_a_gpu_twice_is_noticed():
+    """RY-05."""
+    found = {rank: {"node": "a", "gpus": visible_devices(str(rank), "3,3")} for rank in range(2)}
+    with pytest.raises(WorkerError, match="ranks 0, 1 all see 3 on node a"):
+        require_own_gpus("policy", found, 1)
+
+
 def test_place_on_a_gpu_that_the_node_does_not_show_is_refused():
     with pytest.raises(WorkerError, match="1 of those visible, got CUDA_VISIBLE_DEVICES=3"):
         visible_devices("1", "3")

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from signs import signs_of
 
 from skyrl_nat.cluster.allocation import Allocation, Share
 from skyrl_nat.cluster.node_starter import own_folders, start_command
@@ -40,6 +41,14 @@ def test_job_that_is_back_goes_on_from_its_own_checkpoint(tmp_path: Path) -> Non
 def test_bad_override_is_refused_before_ray_starts() -> None:
     with pytest.raises(ConfigError, match=r"trainer\.stepps must be a declared key"):
         complete_overrides(["trainer.stepps=3"], job())
+
+
+def test_signs_are_passed_on_as_they_are_and_refused_with_the_quoted_form_where_they_mean_something_else() -> None:
+    """CF-01."""
+    word = signs_of("tracking.wandb_project")
+    assert complete_overrides([word], job(num_restarts=1)) == [word, "name=slurm-1001", "resume=latest"]
+    with pytest.raises(ConfigError, match=r"Write 'tracking\.wandb_project=\"a#b\"'"):
+        complete_overrides(["tracking.wandb_project=a#b"], job())
 
 
 def test_jobs_starts_and_nodes_share_no_folder() -> None:

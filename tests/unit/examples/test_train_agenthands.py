@@ -2,19 +2,16 @@
 
 import json
 import os
-import shlex
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from signs import SIGNS, signs_of
 
 from skyrl_nat.config.load import config_from_file, load_config, save_config
-from skyrl_nat.config.overrides import _quoted
 
 SCRIPT = Path(__file__).parents[3] / "examples" / "nat_agent_creation" / "train_agenthands.sh"
-SIGNS = "a#b =c(d)%e@f\\g,h i é ü{j}[k]$l;m&n'o*p!q~r|s:t\"u"
-"""Every sign that a shell or Hydra's grammar may take for something else."""
 PROGRAM = """#!/bin/bash
 printf '%s\\n' "$*" >> "$CALLS"
 if [ "$1" = prepare ]; then mkdir -p "$2" && echo '{}' > "$2/report.json"; fi
@@ -70,7 +67,7 @@ def test_signs_arrive_at_the_last_process_through_the_example_script_and_back_fr
     for name, text in (("skyrl-nat", plan), ("nvidia-smi", "#!/bin/bash\necho 'GPU 0: H100'\n")):
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
-    [word] = shlex.split(_quoted("tracking.wandb_project", SIGNS))
+    word = signs_of("tracking.wandb_project")
     files = ["environment.train_files=[builtin:nat_agent/train]", "trainer.steps=1"]
     found = subprocess.run(
         ["bash", SCRIPT, word, *files],

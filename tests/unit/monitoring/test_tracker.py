@@ -6,12 +6,14 @@ import time
 import tracemalloc
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy
 import pytest
 import torch
 import wandb
 from rich.console import Console
+from small_disk import small_disk
 
 from skyrl_nat.config.outputs import TrackingConfig
 from skyrl_nat.errors import TrackingError
@@ -119,6 +121,44 @@ def test_failing_back_end_is_switched_off_with_one_warning_and_the_others_go_on(
         "Tracking back end broken failed and is switched off: OSError('disk full'). All metrics are in metrics.jsonl"
     ]
     assert [line["a"] for line in lines(tmp_path)] == [1.0, 2.0]
+
+
+def test_a_full_disk_of_tensorboard_is_one_warning_and_no_traceback(tmp_path, capfd):
+    """LG-02: every step has some 27 KiB, the disk of `tensorboard/` 1 MiB."""
+    (tmp_path / "tensorboard").mkdir()
+    with small_disk(tmp_path / "tensorboard", 1):
+        tracker, text = open_tracker(tmp_path, "tensorboard")
+        for step in range(44):
+            tracker.log(step, {f"a{number}": 1 for number in range(2000)})
+        tracker.close()
+        kept = {step for step, _, _ in scalars(tmp_path)}
+    [warning] = text.getvalue().splitlines()
+    assert "tensorboard failed and is switched off" in warning
+    assert "All metrics are in metrics.jsonl" in warning
+    assert 0 < len(kept) < 44
+    assert kept == set(range(len(kept))), "all until it was full"
+    assert [line["step"] for line in lines(tmp_path)] == list(range(44))
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_a_full_disk_of_wandb_is_one_warning_that_says_how_to_send_what_is_kept(tmp_path, monkeypatch):
+    """LG-02: at step 5."""
+    _, kept = fake_wandb(monkeypatch)
+    (tmp_path / "wandb" / "offline-run-1").mkdir(parents=True)
+    tracker, text = open_tracker(tmp_path, "wandb", mode="online")
+    free = 2**30
+    monkeypatch.setattr(
+        "skyrl_nat.monitoring.wandb_backend.shutil.disk_usage", lambda folder: SimpleNamespace(free=free)
+    )
+    for step in range(1, 8):
+        free = 2**30 if step < 5 else 4096
+        tracker.log(step, {"a": float(step)})
+    tracker.close()
+    assert [metrics["step"] for _, metrics in kept] == [1, 2, 3, 4]
+    [warning] = text.getvalue().splitlines()
+    for words in ("No space left on device", f"`wandb sync {tmp_path}/wandb/offline-run-1`", "metrics.jsonl"):
+        assert words in warning
+    assert [line["step"] for line in lines(tmp_path)] == list(range(1, 8))
 
 
 def test_the_record_that_cannot_be_written_is_an_error_with_a_name(tmp_path, monkeypatch):

@@ -49,11 +49,11 @@ def test_written_beside_training_it_is_byte_for_byte_what_is_written_at_once(
         assert (tmp_path / "again" / name).read_bytes() != (tmp_path / "at_once" / name).read_bytes()
 
 
-def test_one_rank_then_two_then_one_lose_nothing(model: Path, tmp_path: Path) -> None:
+def test_one_rank_then_two_then_three_then_one_lose_nothing(model: Path, tmp_path: Path) -> None:
     """CK-08: weights and moments are equal in full after each change, and the learning rate goes on."""
     outs: list[tuple[Path, int]] = []
     checkpoint = ""
-    for number, world_size in enumerate((1, 2, 1)):
+    for number, world_size in enumerate((1, 2, 3, 1)):
         out = tmp_path / str(number)
         out.mkdir()
         spawn_ranks(train_on, world_size, free_port(), str(model), str(out), checkpoint)
@@ -67,7 +67,7 @@ def test_one_rank_then_two_then_one_lose_nothing(model: Path, tmp_path: Path) ->
                 assert torch.equal(rank["loaded"][name], value), name
     config = OptimizerConfig(**OPTIMIZER)
     rates = [metrics["loss/lr"] for part in found for metrics in part[0]["metrics"]]
-    assert rates == [lr_at(step, config, 10) for step in range(6)]
+    assert rates == [lr_at(step, config, 10) for step in range(8)]
     spawn_ranks(train_on, 1, free_port(), str(model), str(tmp_path), str(tmp_path / "0" / "checkpoint"))
     alone = results(tmp_path, 1)[0]["metrics"]
     for one, two in zip(alone, found[1][0]["metrics"], strict=True):
