@@ -23,6 +23,7 @@ from skyrl_nat.errors import WorkerError
 
 LOCAL_OBJECT_STORE_BYTES = 2 * 1024**3
 LOOK_S = 0.5
+PUT_BACK_S = 0.001
 
 ACTOR_ENVIRONMENT = {
     "TOKENIZERS_PARALLELISM": "false",
@@ -70,7 +71,7 @@ def ray_session(config: ClusterConfig) -> Iterator[list[NodeResources]]:
         yield _nodes(config, time.monotonic() + (config.start_timeout_s if address else 0))
     finally:
         if not was_running:
-            ray.shutdown()
+            _shut_down()
         if reaper is not None:
             reaper.dismiss()
 
@@ -88,6 +89,19 @@ def _own_signals() -> Iterator[None]:
         if threading.current_thread() is threading.main_thread():
             # Ray puts a handler of its own there, which aborts the process.
             signal.signal(signal.SIGTERM, on_sigterm)
+
+
+def _shut_down() -> None:
+    """End Ray, which takes SIGTERM's handler away a second before it is through: it is put back again and again."""
+    if threading.current_thread() is not threading.main_thread():
+        ray.shutdown()
+        return
+    on_sigterm = signal.getsignal(signal.SIGTERM)
+    ending = threading.Thread(target=ray.shutdown)
+    ending.start()
+    while ending.is_alive():
+        ending.join(PUT_BACK_S)
+        signal.signal(signal.SIGTERM, on_sigterm)
 
 
 def _nodes(config: ClusterConfig, deadline: float) -> list[NodeResources]:
