@@ -24,13 +24,19 @@ async def train_to_the_end(run: Run) -> None:
             trained step in between.
     """
     num_restarts, reached = 0, run.step
+    cause: SkyRLNatError | None = None
     while True:
         try:
+            if cause is not None:
+                run.console.warn(f"policy and reference are started anew from the newest checkpoint: {cause}")
+                await run.restart_policy()
+                cause = None
             await supervised(run, _train(run))
             await run.saver.finish()
             return
         except (asyncio.CancelledError, StalledError):
-            await _save_last_step(run)
+            if cause is None:
+                await _save_last_step(run)
             raise
         except (LostWorkerError, SilentWorkerError, WeightSyncError) as error:
             num_restarts = 0 if run.step > reached else num_restarts
@@ -40,8 +46,8 @@ async def train_to_the_end(run: Run) -> None:
             if not is_policy or num_restarts >= run.config.recovery.max_policy_restarts:
                 raise
             num_restarts += 1
-            run.console.warn(f"policy and reference are started anew from the newest checkpoint: {error}")
-            await run.restart_policy()
+            # Where its node was lost, too, the restart itself may fail until Ray knows of that.
+            cause = error
 
 
 async def supervised(run: Run, work: Coroutine[Any, Any, T]) -> T:

@@ -22,6 +22,7 @@ def rollout(step: int, index: int, number: int) -> dict[str, Any]:
         "metrics": {"retries": 0},
         "score_s": 0.3,
         "token_ids": [1, 2, index],
+        "rollout_logprobs": [-0.5, -3.4254847, -0.25],
         "token_versions": [[step - 1, 2]],
     }
 
@@ -120,6 +121,10 @@ def other_tokens(run: Record) -> None:
     run.rollouts[3][2]["token_ids"] = [1, 2, 99]
 
 
+def other_logprobs(run: Record) -> None:
+    run.rollouts[3][2]["rollout_logprobs"] = [-0.5, -3.4255847, -0.25]
+
+
 def no_rollout_file(run: Record) -> None:
     del run.rollouts[4]
 
@@ -160,6 +165,7 @@ TAMPERINGS = (
     no_verdict,
     old_weights,
     other_tokens,
+    other_logprobs,
     no_rollout_file,
     no_evaluation,
     two_evaluations,
@@ -167,7 +173,7 @@ TAMPERINGS = (
     evaluation_without_verdict,
     half_a_file,
 )
-EXACT_ONLY = (other_loss, other_tokens, other_evaluation)
+EXACT_ONLY = (other_loss, other_tokens, other_logprobs, other_evaluation)
 
 
 def test_the_undisturbed_run_has_no_complaint():
@@ -207,3 +213,9 @@ def test_a_skipped_step_moves_the_schedule_by_one():
     assert judge(run, is_exact=False) == []
     run.metrics[2]["loss/lr"] = 1e-3 / 3
     assert judge(run, is_exact=False)
+
+
+def test_logprobs_may_be_rounded_in_another_way():
+    run = record()
+    run.rollouts[3][2]["rollout_logprobs"] = [-0.5, -3.4254851, -0.25]
+    assert judge(run) == []

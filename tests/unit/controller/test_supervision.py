@@ -19,6 +19,7 @@ class Run:
         self.work = work
         self.step = self.saved_step = 0
         self.num_restarts = 0
+        self.num_needed = 1
         self.is_policy_ill = False
         self.devices = SimpleNamespace(is_in_step=False)
         self.config = SimpleNamespace(recovery=RecoveryConfig(max_policy_restarts=2, grace_s=5))
@@ -77,6 +78,30 @@ def test_restarts_are_bounded_but_a_trained_step_forgives() -> None:
     with pytest.raises(LostWorkerError):
         start(run)
     assert run.num_restarts == 5, "four with a step before each, one without"
+
+
+def test_a_restart_that_fails_is_tried_again_and_counts() -> None:
+    """The ranks' node was lost, and Ray did not know of it yet."""
+
+    class OnLostNode(Run):
+        async def restart_policy(self) -> None:
+            await super().restart_policy()
+            if self.num_restarts < self.num_needed:
+                raise LostWorkerError("policy 0 died during `start`")
+
+    async def work(run: Run) -> None:
+        if not run.num_restarts:
+            raise LostWorkerError("policy 0 died")
+
+    run = OnLostNode(work)
+    run.num_needed = 2
+    start(run)
+    assert run.num_restarts == 2
+    run = OnLostNode(work)
+    run.num_needed = 4
+    with pytest.raises(LostWorkerError):
+        start(run)
+    assert run.num_restarts == 2, "max_policy_restarts"
 
 
 @pytest.mark.parametrize(("is_ill", "restarts"), [(True, 1), (False, 0)])
