@@ -66,7 +66,7 @@ class RayNodes:
                 process.send_signal(signal.SIGKILL)
 
     def close(self) -> None:
-        """End all nodes; the head last."""
+        """End all nodes; the head last. Once is enough."""
         for name in reversed(self._nodes):
             node = self._nodes[name]
             assert node.stdin is not None
@@ -79,6 +79,7 @@ class RayNodes:
             for name in list(self._nodes)[1:]:
                 _ip("netns", "del", f"{self.name}-{name}")
             _ip("link", "del", f"br{self.name}")
+        self._nodes, self.has_networks = {}, False
 
     def _cable(self, name: str) -> str:
         return f"v{self.name}{name}"

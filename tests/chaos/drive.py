@@ -141,6 +141,9 @@ class ChainRun:
         if self._nodes and number:
             # In the place of the one that the last fault took.
             self._nodes.start(f"n{number}", 1)
+        if cell.victim == "policy's node":
+            # Workers of it have nowhere else to go.
+            self._nodes.start(f"s{number}", 1)
         fired = self._wait_for_fault(number)
         if fired is None:
             result.complaints.append(f"the fault was not made: {self._last_words()}")

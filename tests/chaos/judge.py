@@ -150,7 +150,7 @@ def _wrong_versions(records: list[dict[str, Any]], step: int) -> list[str]:
 
 def _differences(line: dict[str, Any], expected: dict[str, Any]) -> list[str]:
     names = [name for name in {**line, **expected} if name.startswith(NUMBERS)]
-    wrong = [name for name in names if line.get(name) != expected.get(name)]
+    wrong = [name for name in names if not _same(name, line.get(name), expected.get(name))]
     if not wrong:
         return []
     first = wrong[0]
@@ -175,11 +175,18 @@ def _other_rollouts(records: list[dict[str, Any]], expected: list[dict[str, Any]
 
 
 def _same(name: str, value: Any, other: Any) -> bool:
-    """Return whether two values are the same, log-probs but for their rounding: an engine that gets its weights again
-    after a fault computes the KV of what it had begun in one pass."""
-    if name != "rollout_logprobs" or other is None or len(value) != len(other):
+    """Return whether two values are the same; those of the engine's log-probs but for their rounding.
+
+    An engine that gets its weights again after a fault computes the KV of what it had begun in one pass.
+    """
+    if not any(part in name for part in ("rollout_logprob", "first_logprob_diff")) or value is None or other is None:
         return value == other
-    return all(math.isclose(one, its, abs_tol=ROUNDING) for one, its in zip(value, other, strict=True))
+    values, others = (one if isinstance(one, list) else [one] for one in (value, other))
+    return len(values) == len(others) and all(map(_nearly, values, others))
+
+
+def _nearly(value: float, other: float) -> bool:
+    return math.isclose(value, other, abs_tol=ROUNDING)
 
 
 def _wrong_evaluations(run: Record, undisturbed: Record, steps: range, *, is_exact: bool) -> list[str]:
