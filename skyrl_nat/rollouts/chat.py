@@ -1,6 +1,7 @@
 """Messages to tokens, once and in one direction: sampled tokens are recorded, never made again from text."""
 
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from skyrl_nat.types import Message
 
 AnyMessage = Mapping[str, Any]
 """A `Message`, or one of an OpenAI client with more keys."""
+NUM_KEPT = 256
+"""Texts whose tokens are kept: all rollouts of a group begin alike."""
 _MARK = "\u2402mark\u2403"
 
 
@@ -29,6 +32,7 @@ class ChatCodec:
             ConfigError: If it has no chat template or end token, or the template cannot be continued.
         """
         self._tokenizer = tokenizer
+        self._kept_tokens = lru_cache(NUM_KEPT)(self._tokens_of)
         if not getattr(tokenizer, "chat_template", None):
             raise ConfigError("The model's tokenizer must have a chat template, found none. Use an instruct model")
         if tokenizer.eos_token_id is None:
@@ -124,5 +128,8 @@ class ChatCodec:
         )
 
     def _encode(self, text: str) -> list[int]:
+        return list(self._kept_tokens(text))
+
+    def _tokens_of(self, text: str) -> tuple[int, ...]:
         # Templates write their own special tokens; adding more would double the BOS.
-        return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
+        return tuple(self._tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -11,6 +11,10 @@ import numpy as np
 
 from skyrl_nat.types import Rollout, RolloutGroup
 
+MOST_DIGITS = 9
+"""Behind the point, for which all numbers below `LARGEST` are rounded at once: most log-probs have fewer."""
+LARGEST = 1e6
+
 
 class RolloutRecorder:
     """Writes `<folder>/<label>_<step>.jsonl`; a step played again after a resume replaces its file."""
@@ -104,4 +108,15 @@ def rollout_record(rollout: Rollout, group: RolloutGroup) -> dict[str, Any]:
 
 def shortest_floats(values: Sequence[float]) -> list[float]:
     """Return the decimal numbers with the fewest digits that fp32 rounds to the same values as the given ones."""
-    return [float(str(value)) for value in np.array(values, dtype=np.float32)]
+    exact = np.array(values, dtype=np.float32)
+    found = exact.astype(np.float64)
+    left = np.abs(exact) < LARGEST
+    for digits in range(MOST_DIGITS + 1):
+        rounded = np.round(exact.astype(np.float64), digits)
+        fits = left & (rounded.astype(np.float32) == exact)
+        found[fits] = rounded[fits]
+        left &= ~fits
+    # Numbers near 0 have more digits behind the point, large ones fewer than none.
+    left |= ~(np.abs(exact) < LARGEST)
+    found[left] = [float(str(value)) for value in exact[left]]
+    return found.tolist()

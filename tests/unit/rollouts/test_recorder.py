@@ -91,3 +91,6 @@ def test_log_probs_are_written_short_and_keep_every_bit():
     values = values[np.isfinite(values)]
     read = np.array(json.loads(json.dumps(shortest_floats(values.tolist()))), dtype=np.float32)
     assert (read.view(np.uint32) == values.view(np.uint32)).all()
+    some = [*values[:2000].tolist(), *np.log(np.random.default_rng(1).random(2000)).tolist()]
+    fewest = [float(str(value)) for value in np.array(some, dtype=np.float32)]
+    assert shortest_floats(some) == fewest
