@@ -70,8 +70,24 @@ def report(
         "faults": summary(faults),
         "left": left,
         "per_hour": {name: written(found) for name, found in slopes.items()},
+        "threads": more_threads(samples, warm_s),
         "blocks": blocks(samples),
     }
+
+
+def more_threads(samples: Sequence[Sample], warm_s: float) -> dict[str, dict[str, list[int]]]:
+    """Return which threads are more or fewer at the end than when it was warm, of processes that lived that long."""
+    first, last = next((one for one in samples if one["s"] >= warm_s), samples[-1]), samples[-1]
+    found = {}
+    for name in sorted(first.keys() & last.keys() - {"s", "step", *JUDGED}):
+        if first[name]["pid"] == last[name]["pid"]:
+            before, after = first[name]["thread_names"], last[name]["thread_names"]
+            found[name] = {
+                thread: [before.get(thread, 0), after.get(thread, 0)]
+                for thread in sorted(before.keys() | after.keys())
+                if before.get(thread, 0) != after.get(thread, 0)
+            }
+    return {name: threads for name, threads in found.items() if threads}
 
 
 def judge(samples: Sequence[Sample], warm_s: float) -> dict[str, Slope]:

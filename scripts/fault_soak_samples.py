@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from process_family import family, held, size_of
+from process_family import family, held, size_of, thread_names
 
 WHOLE = "all processes"
 SHARED = "shared memory"
@@ -75,6 +75,8 @@ class Sampler:
         found: dict[str, dict[str, Any]] = {
             name: {"pid": pids.get(name, group[0].pid), **asdict(held(group))} for name, group in groups.items()
         }
+        for name, group in groups.items():
+            found[name]["thread_names"] = thread_names(group[0].pid)
         mib, files = size_of(self._shared)
         return found | {WHOLE: asdict(held(processes)), SHARED: {"mib": mib, "files": files}}
 

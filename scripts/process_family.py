@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -57,6 +58,15 @@ def _sizes(pid: int) -> dict[str, float]:
         return {}
     words = [line.split() for line in lines]
     return {name.rstrip(":"): int(number) / 1024 for name, number, *_ in words}
+
+
+def thread_names(pid: int) -> dict[str, int]:
+    """Return how many threads of each name a process has; none of one that is gone."""
+    names: Counter[str] = Counter()
+    for file in Path(f"/proc/{pid}/task").glob("*/comm"):
+        with contextlib.suppress(OSError):
+            names[file.read_text().strip()] += 1
+    return dict(names)
 
 
 def size_of(folder: int) -> tuple[float, int]:

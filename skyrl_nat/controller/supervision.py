@@ -24,7 +24,7 @@ async def train_to_the_end(run: Run) -> None:
             trained step in between.
     """
     num_restarts, reached = 0, run.step
-    cause: SkyRLNatError | None = None
+    cause: BaseException | None = None
     while True:
         try:
             if cause is not None:
@@ -41,13 +41,19 @@ async def train_to_the_end(run: Run) -> None:
         except (LostWorkerError, SilentWorkerError, WeightSyncError) as error:
             num_restarts = 0 if run.step > reached else num_restarts
             reached = max(reached, run.step)
-            probe_s = run.config.recovery.probe_timeout_s
-            is_policy = not isinstance(error, WeightSyncError) or await run.policy.probe(probe_s)
-            if not is_policy or num_restarts >= run.config.recovery.max_policy_restarts:
-                raise
+            cause = await _lost_rank(run, error)
+            if cause is None or num_restarts >= run.config.recovery.max_policy_restarts:
+                raise cause or error
+            # Where a node was lost, the restart itself may fail until Ray knows of that.
             num_restarts += 1
-            # Where its node was lost, too, the restart itself may fail until Ray knows of that.
-            cause = error
+
+
+async def _lost_rank(run: Run, error: SkyRLNatError) -> BaseException | None:
+    """Return how a rank of the policy was lost, if one was: a push fails, too, when that happens."""
+    if not isinstance(error, WeightSyncError):
+        return error
+    ill = await run.policy.probe(run.config.recovery.probe_timeout_s)
+    return next(iter(ill.values()), None)
 
 
 async def supervised(run: Run, work: Coroutine[Any, Any, T]) -> T:

@@ -32,8 +32,8 @@ class Run:
     async def settle(self) -> None:
         self.is_settled = True
 
-    async def probe(self, timeout_s: float) -> dict[int, str]:
-        return {0: "dead"} if self.is_policy_ill else {}
+    async def probe(self, timeout_s: float) -> dict[int, BaseException]:
+        return {0: LostWorkerError("policy 0 is dead")} if self.is_policy_ill else {}
 
     async def restart_policy(self) -> None:
         self.num_restarts += 1
@@ -118,6 +118,18 @@ def test_failed_push_restarts_the_policy_only_if_it_is_not_well(is_ill: bool, re
         with pytest.raises(WeightSyncError):
             start(run)
     assert run.num_restarts == restarts
+
+
+def test_a_push_that_a_lost_rank_broke_ends_the_run_in_its_name() -> None:
+    async def work(run: Run) -> None:
+        raise WeightSyncError("the push broke")
+
+    run = Run(work)
+    run.is_policy_ill = True
+    run.config.recovery.max_policy_restarts = 0
+    with pytest.raises(LostWorkerError, match="policy 0 is dead"):
+        start(run)
+    assert run.num_restarts == 0
 
 
 def test_exception_in_a_worker_is_no_reason_to_try_again() -> None:
