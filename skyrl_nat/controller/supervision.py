@@ -42,8 +42,10 @@ async def train_to_the_end(run: Run) -> None:
             num_restarts = 0 if run.step > reached else num_restarts
             reached = max(reached, run.step)
             cause = await _lost_rank(run, error)
-            if cause is None or num_restarts >= run.config.recovery.max_policy_restarts:
-                raise cause or error
+            if cause is None:
+                raise
+            if num_restarts >= run.config.recovery.max_policy_restarts:
+                raise cause from None
             # Where a node was lost, the restart itself may fail until Ray knows of that.
             num_restarts += 1
 
