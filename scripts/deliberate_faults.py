@@ -190,7 +190,7 @@ TRAINER_FAULTS = [
         ("second-stall-repeats-itself", "if self._num_stalls > 1", "if False"),
         ("shortest-wait-first", "key=lambda wait: wait.since", "key=lambda wait: -wait.since")),
     *in_file("controller/supervision.py", "controller/test_supervision.py",
-        ("one-restart-of-the-policy-too-many", "or num_restarts >= ", "or num_restarts > "),
+        ("one-restart-of-the-policy-too-many", "if num_restarts >= ", "if num_restarts > "),
         ("half-a-step-saved", "if run.devices.is_in_step else run.save", "if False else run.save"),
         ("step-in-flight-cut", "        await _let_step_end(run, working)\n", "")),
     *in_file("workers/policy.py", "workers/test_policy.py",
