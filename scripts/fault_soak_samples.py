@@ -75,8 +75,8 @@ class Sampler:
         found: dict[str, dict[str, Any]] = {
             name: {"pid": pids.get(name, group[0].pid), **asdict(held(group))} for name, group in groups.items()
         }
-        for name, group in groups.items():
-            found[name]["thread_names"] = thread_names(group[0].pid)
+        for one in found.values():
+            one["thread_names"] = thread_names(one["pid"])
         mib, files = size_of(self._shared)
         return found | {WHOLE: asdict(held(processes)), SHARED: {"mib": mib, "files": files}}
 

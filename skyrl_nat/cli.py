@@ -28,8 +28,6 @@ EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_STOPPED = 3
 EXIT_INTERRUPTED = 130
-STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
-"""The last one is what Slurm users ask for ahead of the time limit (`--signal=B:USR1@60`)."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -267,6 +265,8 @@ def resolve_name(config: "RunConfig") -> "RunConfig":
 
 
 def _run(work: "Coroutine[Any, Any, None]") -> None:
+    from skyrl_nat.config.recovery import STOP_SIGNALS
+
     async def with_signals() -> None:
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         num_signals = 0

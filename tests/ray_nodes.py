@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import psutil
 import small_run
 
-BRIDGE = "10.213.77"
+NETWORKS = "10.213"
 QUICK = {
     "RAY_health_check_initial_delay_ms": "1000",
     "RAY_health_check_period_ms": "500",
@@ -28,7 +28,9 @@ class RayNodes:
 
     def __init__(self) -> None:
         self.name = uuid.uuid4().hex[:6]
-        self.has_networks = _make_bridge(self.name)
+        # One of a test that was killed may still be there.
+        self._network = f"{NETWORKS}.{int(self.name[:2], 16)}"
+        self.has_networks = _make_bridge(self.name, self._network)
         self._nodes: dict[str, subprocess.Popen[str]] = {}
         self.address = ""
 
@@ -90,10 +92,10 @@ class RayNodes:
         _ip("netns", "add", space)
         _ip("link", "add", cable, "type", "veth", "peer", "name", "eth0", "netns", space)
         _ip("link", "set", cable, "master", f"br{self.name}", "up")
-        _ip("-n", space, "addr", "add", f"{BRIDGE}.{number}/24", "dev", "eth0")
+        _ip("-n", space, "addr", "add", f"{self._network}.{number}/24", "dev", "eth0")
         for device in ("lo", "eth0"):
             _ip("-n", space, "link", "set", device, "up")
-        _ip("-n", space, "route", "add", "default", "via", f"{BRIDGE}.1")
+        _ip("-n", space, "route", "add", "default", "via", f"{self._network}.1")
         return ["ip", "netns", "exec", space]
 
 
@@ -111,11 +113,11 @@ def _ip(*words: str) -> None:
     subprocess.run(["ip", *words], check=True, capture_output=True, text=True)
 
 
-def _make_bridge(name: str) -> bool:
+def _make_bridge(name: str, network: str) -> bool:
     """Return whether networks can be made here, and make their bridge."""
     try:
         _ip("link", "add", f"br{name}", "type", "bridge")
-        _ip("addr", "add", f"{BRIDGE}.1/24", "dev", f"br{name}")
+        _ip("addr", "add", f"{network}.1/24", "dev", f"br{name}")
         _ip("link", "set", f"br{name}", "up")
     except (OSError, subprocess.CalledProcessError):
         return False

@@ -18,7 +18,8 @@ def small_disk(folder: Path, num_mib: int) -> Iterator[None]:
         try:
             yield
         finally:
-            subprocess.run(["umount", str(folder)], check=True)
+            # Processes that were killed may hold files there for a moment longer.
+            subprocess.run(["umount", "-l", str(folder)], check=True)
         return
     before, handler = resource.getrlimit(resource.RLIMIT_FSIZE), signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (num_mib * MIB, before[1]))

@@ -19,6 +19,7 @@ from pathlib import Path
 from skyrl_nat.cluster.allocation import Allocation, read_allocation
 from skyrl_nat.cluster.node_starter import END_S, START_S
 from skyrl_nat.config.load import load_config
+from skyrl_nat.config.recovery import STOP_SIGNALS
 from skyrl_nat.errors import ConfigError, SkyRLNatError, WorkerError
 
 STARTER = "skyrl_nat.cluster.node_starter"
@@ -83,7 +84,7 @@ class Job:
         Raises:
             WorkerError: Ray does not come up.
         """
-        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+        for number in STOP_SIGNALS:
             signal.signal(number, self._stop)
         try:
             address = self._start_head()

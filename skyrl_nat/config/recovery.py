@@ -1,9 +1,13 @@
 """What happens when something dies or stands still: how often it is replaced, and how long silence may last."""
 
+import signal
 from dataclasses import dataclass
 from enum import StrEnum
 
 from skyrl_nat.config.checks import require_finite, require_not_negative, require_positive
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
+"""End in order; the last one is what Slurm users ask for ahead of the time limit (`--signal=B:USR1@180`)."""
 
 
 class OnStall(StrEnum):
@@ -33,7 +37,7 @@ class RecoveryConfig:
     """Another node must have taken the place of a lost one within this time. If none has, the run goes on without the
     engines that were there, and ends if the policy was."""
     grace_s: float = 90.0
-    """After SIGTERM or SIGINT: time to end the optimizer step in flight and to save it."""
+    """After one of `STOP_SIGNALS`: time to end the optimizer step in flight and to save it."""
     stall_timeout_s: float = 0.0
     """Time without any finished turn, rollout, step, push, checkpoint or evaluation after which the watchdog acts; 0
     derives it from the run: ten times its slowest step so far, at least five minutes."""

@@ -109,14 +109,15 @@ def rollout_record(rollout: Rollout, group: RolloutGroup) -> dict[str, Any]:
 def shortest_floats(values: Sequence[float]) -> list[float]:
     """Return the decimal numbers with the fewest digits that fp32 rounds to the same values as the given ones."""
     exact = np.array(values, dtype=np.float32)
-    found = exact.astype(np.float64)
-    left = np.abs(exact) < LARGEST
+    wide = exact.astype(np.float64)
+    found, is_open = wide.copy(), np.abs(exact) < LARGEST
+    others = ~is_open
     for digits in range(MOST_DIGITS + 1):
-        rounded = np.round(exact.astype(np.float64), digits)
-        fits = left & (rounded.astype(np.float32) == exact)
+        rounded = np.round(wide, digits)
+        fits = is_open & (rounded.astype(np.float32) == exact)
         found[fits] = rounded[fits]
-        left &= ~fits
+        is_open &= ~fits
     # Numbers near 0 have more digits behind the point, large ones fewer than none.
-    left |= ~(np.abs(exact) < LARGEST)
-    found[left] = [float(str(value)) for value in exact[left]]
+    others |= is_open
+    found[others] = [float(str(value)) for value in exact[others]]
     return found.tolist()

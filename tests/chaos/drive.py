@@ -18,7 +18,7 @@ from typing import Any
 from chaos import family
 from chaos.armed import EVENTS, FOLDER
 from chaos.cells import BLOCK, GOES_ON, RESUME_S, Cell, Chain
-from chaos.places import several_nodes, small_disk
+from chaos.places import disk_of, several_nodes
 from chaos.strikes import BALLAST, STRIKES
 from letter_family import write_letter_tasks
 from small_run import TINY, environment
@@ -111,7 +111,7 @@ class ChainRun:
             num_steps: That the run must have at least.
         """
         self._faults.mkdir(parents=True)
-        with small_disk(self.folder, self.chain.small_disk_mib), several_nodes(self.chain, self._faults) as nodes:
+        with disk_of(self.folder, self.chain.small_disk_mib), several_nodes(self.chain, self._faults) as nodes:
             self._nodes = nodes
             try:
                 for number, result in enumerate(self.results):

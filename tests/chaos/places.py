@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,21 +9,16 @@ from typing import Any
 from chaos.armed import FOLDER
 from chaos.cells import Chain
 from chaos.strikes import CABLES
+from small_disk import small_disk
 from small_run import environment
 
 
 @contextlib.contextmanager
-def small_disk(folder: Path, size_mib: int) -> Iterator[None]:
+def disk_of(folder: Path, size_mib: int) -> Iterator[None]:
     """Put a small disk below a folder, where a size is given."""
     folder.mkdir()
-    if not size_mib:
+    with small_disk(folder, size_mib) if size_mib else contextlib.nullcontext():
         yield
-        return
-    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size_mib}m", "tmpfs", str(folder)], check=True)
-    try:
-        yield
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=False)
 
 
 @contextlib.contextmanager

@@ -76,6 +76,17 @@ def is_put_back(slurm, number: str) -> None:
     slurm.ask("scontrol", "update", f"jobid={number}", "StartTime=now")
 
 
+def saves_and_is_put_back(slurm, folder: Path, name: str, number: str) -> list[str]:
+    """Wait until a job that was told to end waits in the queue; return the names of its checkpoints."""
+    is_put_back(slurm, number)
+    output = slurm.output(slurm.job(number))
+    assert "the job goes back into the queue" in output
+    assert "Traceback" not in output
+    saved = sorted(path.name for path in (folder / "runs" / name / "checkpoints").iterdir())
+    assert saved[-1] == f"step_{steps(folder, name)[-1]:06d}", "the step in flight must be saved before the end"
+    return saved
+
+
 def require_empty(number: str) -> None:
     """Wait until a job has left nothing behind."""
     require_none("SLURM_JOB_ID", number, EMPTY_S)
@@ -103,12 +114,7 @@ def test_jobs_on_the_same_nodes_train_apart_and_end_clean_and_one_comes_back_whe
     reached = steps(folder, "long")[-1]
     with nothing_starts(slurm):
         slurm.ask("scancel", "--batch", "--signal=TERM", long)
-        is_put_back(slurm, long)
-        output = slurm.output(slurm.job(long))
-        assert "the job goes back into the queue" in output
-        assert "Traceback" not in output
-        saved = sorted(path.name for path in (folder / "runs" / "long" / "checkpoints").iterdir())
-        assert saved[-1] == f"step_{steps(folder, 'long')[-1]:06d}", "the step in flight must be saved before the end"
+        saves_and_is_put_back(slurm, folder, "long", long)
     wait_for_step(slurm, folder, "long", long, reached + 3)
 
     with nothing_starts(slurm):
@@ -144,11 +150,7 @@ def test_usr1_ahead_of_the_time_limit_saves_and_what_was_asked_for_is_there_lett
     assert config_from_file(folder / "runs" / "early" / "config.yaml").tracking.wandb_project == SIGNS
     with nothing_starts(slurm):
         slurm.ask("scancel", "--full", "--signal=USR1", number)
-        is_put_back(slurm, number)
-        output = slurm.output(slurm.job(number))
-        assert "the job goes back into the queue" in output
-        assert "Traceback" not in output
-        saved = [path.name for path in (folder / "runs" / "early" / "checkpoints").iterdir()]
-        assert saved == [f"step_{steps(folder, 'early')[-1]:06d}"], "saved once, with the step in flight"
+        saved = saves_and_is_put_back(slurm, folder, "early", number)
+        assert len(saved) == 1, "saved once"
     slurm.ask("scancel", number)
     slurm.wait_for(number, "CANCELLED")

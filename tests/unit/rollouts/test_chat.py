@@ -45,6 +45,14 @@ def test_tools_go_through_the_template_where_it_has_a_place_for_them(tokenizer):
     assert not ChatCodec(tokenizer).shows_tools(tools)
 
 
+def test_a_prompt_that_came_before_is_the_same_whatever_was_done_to_its_tokens(tokenizer):
+    codec = ChatCodec(tokenizer)
+    first = codec.prompt_tokens(OBSERVATIONS)
+    kept = list(first)
+    first.append(0)
+    assert codec.prompt_tokens(OBSERVATIONS) == kept
+
+
 def test_prompt_has_no_second_start_token(tokenizer):
     """Row 45."""
     codec = ChatCodec(tokenizer)
