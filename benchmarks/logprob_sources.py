@@ -29,21 +29,22 @@ from skyrl_nat.types import TrainingSample
 from skyrl_nat.workers.reference import ReferenceWorker
 
 FP32_HEAD = {"hf_overrides": {"head_dtype": "float32"}}
-FULL_SUMS = {"worker_extension_cls": "full_sums.FullSums"}
 ENGINES: dict[str, dict[str, Any]] = {
     "bf16": {},
     "bf16_fp32_head": FP32_HEAD,
-    "bf16_fp32_head_full_sums": {**FP32_HEAD, **FULL_SUMS},
-    "fp16_fp32_head": {**FP32_HEAD, "dtype": "float16"},
-    "fp32": {"dtype": "float32"},
+    "bf16_fp32_head_residual": {
+        **FP32_HEAD,
+        "worker_extension_cls": "skyrl_nat.engines.vllm_residual.Fp32ResidualExtension",
+    },
 }
-"""What differs from the product's settings; `full_sums` forbids matrix products to add partial sums in bf16."""
+"""What differs from the product's default settings."""
 TRAINERS: dict[str, dict[str, Any]] = {
     "fp32": {"compute_dtype": Dtype.float32},
     "bf16": {},
     "bf16_fp32_head": {"fp32_head": True},
-    "bf16_fp32_head_full_sums": {"fp32_head": True},
     "bf16_fp32_head_compiled": {"fp32_head": True, "compile": True},
+    "bf16_fp32_head_residual": {"fp32_head": True, "fp32_residual": True},
+    "bf16_fp32_head_residual_compiled": {"fp32_head": True, "fp32_residual": True, "compile": True},
 }
 
 
@@ -88,7 +89,6 @@ def samples_of(rows: list[dict[str, Any]]) -> list[TrainingSample]:
 def score(model: str, name: str, rows: list[dict[str, Any]]) -> torch.Tensor:
     """Return the log-probs of all sampled tokens in one trainer form, fp64 `[tokens]`."""
     is_gpu = torch.cuda.is_available()
-    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = "full_sums" not in name
     samples = samples_of(rows)
     (grid,) = pack(samples, [1.0] * len(samples), num_ranks=1, token_budget=16384)
     worker = ReferenceWorker(

@@ -78,6 +78,9 @@ class ModelConfig:
     """Tokens per chunk of the LM head, so that full logits never exist."""
     fp32_head: bool = False
     """Logits in fp32 instead of rounded to `compute_dtype`; `engine.fp32_head` follows it."""
+    fp32_residual: bool = False
+    """Keep the residual stream between the layers in fp32 where `compute_dtype` is bfloat16: its rounding is the
+    largest part of how far engine and trainer are apart on the same tokens. `engine.fp32_residual` follows it."""
     lora: LoraConfig = field(default_factory=LoraConfig)
     trust_remote_code: bool = False
     """Run Python that comes with the model folder."""

@@ -141,6 +141,8 @@ class EngineConfig:
     """Format of the engine's weights and of the weight transfer."""
     fp32_head: bool = False
     """Logits in fp32 instead of rounded to `dtype`; must be what `model.fp32_head` says, which the presets copy."""
+    fp32_residual: bool = False
+    """The residual stream in fp32 instead of `dtype`; must be what `model.fp32_residual` says, as above."""
     kv_cache_gib: int = 1
     """KV cache of a CPU engine in whole GiB (vLLM's own unit); GPUs use `gpu_memory_fraction`."""
     gpu_memory_fraction: float = 0.5

@@ -199,20 +199,22 @@ class RunConfig:
 
     def _check_engine(self) -> None:
         cluster = self.cluster
-        require(
-            self.engine.fp32_head == self.model.fp32_head,
-            "engine.fp32_head",
-            f"equal model.fp32_head ({self.model.fp32_head})",
-            self.engine.fp32_head,
-            "Both sides must round logits alike: set model.fp32_head alone.",
-        )
-        require(
-            not self.engine.fp32_head or self.engine.kind is EngineKind.vllm or self.engine.dtype == "float32",
-            "model.fp32_head",
-            "be false with engine.kind=hf and engine.dtype=bfloat16",
-            self.model.fp32_head,
-            "Use engine=vllm_gpu.",
-        )
+        for name in ("fp32_head", "fp32_residual"):
+            ours, theirs = getattr(self.model, name), getattr(self.engine, name)
+            require(
+                ours == theirs,
+                f"engine.{name}",
+                f"equal model.{name} ({ours})",
+                theirs,
+                f"Both sides must round alike: set model.{name} alone.",
+            )
+            require(
+                not theirs or self.engine.kind is EngineKind.vllm or self.engine.dtype == "float32",
+                f"model.{name}",
+                "be false with engine.kind=hf and engine.dtype=bfloat16",
+                ours,
+                "Use engine=vllm_gpu.",
+            )
         require(
             self.weight_sync.transport is Transport.host or self.engine.kind is EngineKind.vllm,
             "weight_sync.transport",

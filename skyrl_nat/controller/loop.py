@@ -1,5 +1,7 @@
 """The whole algorithm on one screen."""
 
+import asyncio
+
 from skyrl_nat.controller.evaluate import evaluate, is_evaluation_missing
 from skyrl_nat.controller.run import Run
 from skyrl_nat.controller.update import update_policy
@@ -21,9 +23,10 @@ async def train(run: Run) -> None:
         run.console.status(f"step {run.step + 1} of {run.total_steps}: playing")
         async with run.rollout_phase():
             groups = await run.producer.take()
-        run.recorder.write(run.step + 1, groups)
+        recording = asyncio.create_task(asyncio.to_thread(run.recorder.write, run.step + 1, groups))
         run.console.status(f"step {run.step + 1} of {run.total_steps}: training")
         async with run.training_phase():
+            await recording  # what is trained on is on disk first
             metrics = await update_policy(run, groups)
         run.step += 1
         await run.push_weights()

@@ -108,6 +108,8 @@ class VllmEngine:
             async with asyncio.timeout(self.config.start_timeout_s):
                 self._llm = await asyncio.to_thread(self._build)
                 await self._llm.check_health()
+                if self.config.fp32_residual:
+                    await self._llm.collective_rpc("require_fp32_residual")
                 if self._lora:
                     await self._llm.collective_rpc("start_adapter", args=(_plain(self._expected),))
         except Exception as error:

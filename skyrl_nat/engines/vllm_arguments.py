@@ -13,6 +13,7 @@ from skyrl_nat.engines.model_folder import kv_bytes_per_token
 _GIB = 1024**3
 _CPU_BLOCK_TOKENS = 32
 _WORKER_EXTENSION = "skyrl_nat.weight_sync.vllm_worker.WorkerExtension"
+_FP32_RESIDUAL = "skyrl_nat.engines.vllm_residual.Fp32ResidualExtension"
 _LONGEST_LOOK_UP = 4
 """Tokens before a guess of prompt look-up that must have occurred before; shorter matches are tried down to 2."""
 
@@ -64,7 +65,7 @@ def engine_arguments(
         "generation_config": "vllm",
         "skip_tokenizer_init": True,
         "disable_log_stats": True,
-        "worker_extension_cls": _WORKER_EXTENSION,
+        "worker_extension_cls": _FP32_RESIDUAL if config.fp32_residual else _WORKER_EXTENSION,
         "weight_transfer_config": {"backend": "skyrl_nat"},
     }
     if config.fp32_head:

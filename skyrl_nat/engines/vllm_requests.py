@@ -149,17 +149,18 @@ def _adapter_request() -> Any:
 def _versions(starts: Sequence[tuple[int, int]], num_tokens: int) -> list[int]:
     """Return each token's version."""
     borders = [min(first, num_tokens) for first, _ in starts] + [num_tokens]
-    return [
-        version
-        for (start, end), (_, version) in zip(pairwise(borders), starts, strict=True)
-        for _ in range(end - start)
-    ]
+    found: list[int] = []
+    for (start, end), (_, version) in zip(pairwise(borders), starts, strict=True):
+        found += [version] * (end - start)
+    return found
 
 
 def _sampled_logprobs(token_ids: Sequence[int], logprobs: Any) -> list[float]:
     """Return the log-prob of each sampled token; vLLM's flat records may hold others beside it."""
     if logprobs is None:
         return []
+    if logprobs.token_ids == token_ids:
+        return logprobs.logprobs
     found: list[float] = []
     for token, start, end in zip(token_ids, logprobs.start_indices, logprobs.end_indices, strict=False):
         found.append(float(logprobs.logprobs[logprobs.token_ids.index(token, start, end)]))

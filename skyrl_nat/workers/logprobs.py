@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from skyrl_nat.workers.products import fp32_product
+
 
 class HeadOptions(NamedTuple):
     """How the LM head is computed."""
@@ -44,9 +46,7 @@ def _logits(hidden: Tensor, weight: Tensor, fp32_head: bool) -> Tensor:
     """Return `[C, V]` logits in memory of their own."""
     if not fp32_head or hidden.dtype is torch.float32:
         return hidden @ weight.T
-    if hidden.is_cuda:
-        return torch.mm(hidden, weight.T, out_dtype=torch.float32)
-    return hidden.float() @ weight.T.float()
+    return fp32_product(hidden, weight)
 
 
 def _statistics(logits: Tensor, targets: Tensor, temperature: float) -> tuple[Tensor, Tensor, Tensor]:

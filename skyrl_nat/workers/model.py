@@ -22,6 +22,7 @@ from skyrl_nat.errors import ConfigError
 from skyrl_nat.workers import attention, lora
 from skyrl_nat.workers.logprobs import HeadOptions, token_logprobs
 from skyrl_nat.workers.process_group import full_tensor
+from skyrl_nat.workers.residual import keep_residual_in_fp32
 from skyrl_nat.workers.sequence_parallel import ALONE, check_heads
 from skyrl_nat.workers.weight_files import fill
 
@@ -161,6 +162,8 @@ def build_packed_model(path: Path, config: ModelConfig, *, temperature: float, i
     # Layers recompute only in train mode; without dropout that mode changes nothing else.
     model.train(is_trainable)
     model.requires_grad_(is_trainable)
+    if config.fp32_residual:
+        keep_residual_in_fp32(model, getattr(torch, str(config.compute_dtype)))
     if is_trainable and config.lora.rank:
         lora.add_adapters(model, config.lora)
     if is_trainable and config.activation_checkpointing:
@@ -194,6 +197,8 @@ def shard(module: PackedCausalLM, mesh: DeviceMesh, config: ModelConfig) -> None
         policy = MixedPrecisionPolicy(
             param_dtype=getattr(torch, str(config.compute_dtype)),
             reduce_dtype=getattr(torch, str(config.dtype)),
+            # What a layer takes from the one before is the residual stream.
+            cast_forward_inputs=not config.fp32_residual,
         )
     is_distributed = mesh.size() > 1
     if not is_distributed and config.compute_dtype == config.dtype:

@@ -40,7 +40,7 @@ def test_pushes_are_timed_and_their_checksums_equal(tmp_path):
 
 def test_a_gap_is_that_of_rounding_in_fp32(tmp_path):
     result = measure(tmp_path, "logprob_gap.py", "--tasks", "2", "--rollouts", "4", "--tokens", "12")
-    for name in ("fp32_head=false", "fp32_head=true"):
+    for name in ("bf16", "head", "residual", "head_and_residual"):
         found = result["raw"][name]
         assert found["rollouts"] == 8
         assert 0 <= found["mean"] <= found["quantiles"]["0.99"] <= found["max"] < 1e-3
