@@ -1,9 +1,10 @@
 """What saving needs of a run, on a policy whose weights are one number."""
 
 import asyncio
+import contextlib
 import errno
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -85,6 +86,7 @@ class Run:
             cluster=SimpleNamespace(call_timeout_s=20),
         )
         self.said: list[str] = []
+        self.devices = SimpleNamespace(phase="start", in_phase=self.in_phase)
         self.console = SimpleNamespace(status=lambda text: None, warn=self.said.append)
         self.logged: list[tuple[int, dict[str, float]]] = []
         self.tracker = SimpleNamespace(
@@ -96,6 +98,15 @@ class Run:
         self.checkpoints = CheckpointManager(folder, keep_last=self.config.checkpoint.keep_last, keep_best=1)
         self.saver = Saver(self, self.checkpoints)  # type: ignore[arg-type]
         self.renew_producer()
+
+    @contextlib.contextmanager
+    def in_phase(self, name: str) -> Iterator[None]:
+        """Name what is being done, as `Devices` does."""
+        before, self.devices.phase = self.devices.phase, name
+        try:
+            yield
+        finally:
+            self.devices.phase = before
 
     def renew_producer(self) -> None:
         self.producer = Producer(self.stream.position)

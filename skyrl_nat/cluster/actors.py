@@ -51,7 +51,7 @@ class _Host:
             return address, probe.getsockname()[1]
 
     def identity(self) -> dict[str, Any]:
-        """Return process id and node, for messages and tests, and where its stacks can be read."""
+        """Return process id and node, for messages and tests, where its stacks can be read, and how far it has come."""
         return {
             "pid": os.getpid(),
             "node": self._node,
@@ -61,6 +61,7 @@ class _Host:
             "stacks": self._stacks,
             "log": self._log,
             "memory_kills": self._memory_kills,
+            "progress": getattr(self._target, "num_micro_batches", 0),
         }
 
 

@@ -4,7 +4,7 @@ import asyncio
 import copy
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any, Self, TypeVar
 
@@ -28,6 +28,17 @@ class Wait:
     method: str
     since: float
     """`time.monotonic` of the call."""
+
+
+@contextmanager
+def waiting(waits: set[Wait], role: str, rank: int, method: str) -> Iterator[None]:
+    """Have a wait among others while the block runs."""
+    wait = Wait(role, rank, method, time.monotonic())
+    waits.add(wait)
+    try:
+        yield
+    finally:
+        waits.discard(wait)
 
 
 async def together(*work: Coroutine[Any, Any, T]) -> list[T]:
@@ -65,6 +76,8 @@ class ActorGroup:
         self.waits: set[Wait] = set()
         self.identities: dict[int, dict[str, Any]] = {}
         """Process id and node by rank."""
+        self.progress: dict[int, int] = {}
+        """Micro-batches that each rank had computed when it was last asked for a sign of life."""
         self._deaths: dict[int, asyncio.Task[str]] = {}
         """What is known of each death, by process id."""
         self._make = make
@@ -85,7 +98,7 @@ class ActorGroup:
         """Wait until every actor answers; returns their process ids and nodes."""
         waited = self.ranks if ranks is None else ranks
         found = await self._gather("start", {rank: self._control(rank) for rank in waited}, timeout_s)
-        self.identities |= dict(zip(waited, found, strict=True))
+        self._note(dict(zip(waited, found, strict=True)))
         return found
 
     async def probe(self, timeout_s: float, method: str | None = None) -> dict[int, BaseException]:
@@ -106,7 +119,7 @@ class ActorGroup:
         answers = dict(zip(self.ranks, await asyncio.gather(*calls, return_exceptions=True), strict=True))
         ill = {rank: answer for rank, answer in answers.items() if isinstance(answer, BaseException)}
         if method is None:
-            self.identities |= {rank: answer for rank, answer in answers.items() if isinstance(answer, dict)}
+            self._note({rank: answer for rank, answer in answers.items() if isinstance(answer, dict)})
         return ill
 
     async def restart(self, rank: int, timeout_s: float) -> None:
@@ -170,6 +183,10 @@ class ActorGroup:
         """Start a call and return its reference, to be passed on to other actors without coming here."""
         return self._handles[rank].call.remote(method, *args)
 
+    def _note(self, answers: dict[int, dict[str, Any]]) -> None:
+        self.progress |= {rank: answer.pop("progress") for rank, answer in answers.items()}
+        self.identities |= answers
+
     def _control(self, rank: int, method: str = "identity") -> Any:
         return self._handles[rank].control.remote(method)
 
@@ -209,14 +226,8 @@ class ActorGroup:
             self._deaths[pid] = asyncio.ensure_future(last_words(error, identity))
         return await asyncio.shield(self._deaths[pid])
 
-    @contextmanager
-    def _waiting(self, rank: int, method: str) -> Iterator[None]:
-        wait = Wait(self.role, rank, method, time.monotonic())
-        self.waits.add(wait)
-        try:
-            yield
-        finally:
-            self.waits.discard(wait)
+    def _waiting(self, rank: int, method: str) -> AbstractContextManager[None]:
+        return waiting(self.waits, self.role, rank, method)
 
 
 class BaseModelCalls:

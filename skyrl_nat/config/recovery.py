@@ -39,8 +39,10 @@ class RecoveryConfig:
     grace_s: float = 90.0
     """After one of `STOP_SIGNALS`: time to end the optimizer step in flight and to save it."""
     stall_timeout_s: float = 0.0
-    """Time without any finished turn, rollout, step, push, checkpoint or evaluation after which the watchdog acts; 0
-    derives it from the run: ten times its slowest step so far, at least five minutes."""
+    """Time without progress after which the watchdog acts. Progress is an answered turn, a played or scored rollout, a
+    computed micro-batch, a trained step, another phase, and a beginning or end of a checkpoint's checksums. 0 derives
+    the time from the run: ten times its slowest step so far, at least five minutes and `cluster.start_timeout_s`;
+    before the first step `cluster.call_timeout_s`, and at least that while the run waits for a save."""
     on_stall: OnStall = OnStall.restart
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from skyrl_nat.checkpoint.manager import CheckpointManager, read_state
 from skyrl_nat.checkpoint.manifest import check_sizes
 from skyrl_nat.checkpoint.mirror import mirror_of
+from skyrl_nat.cluster.group import Wait, waiting
 from skyrl_nat.controller.copying import Copier
 from skyrl_nat.controller.update import Coefficients
 from skyrl_nat.errors import CheckpointError, DeadlineError, SkyRLNatError
@@ -76,6 +77,8 @@ class Saver:
         self.checkpoints = checkpoints
         self.saved_step = 0
         """Of the newest complete checkpoint."""
+        self.waits: set[Wait] = set()
+        """For the disk, as checksums of a checkpoint are computed."""
         self._run = run
         self._config = run.config.checkpoint
         self._num_failures = 0
@@ -129,8 +132,9 @@ class Saver:
         writing = self._writing
         if writing is not None:
             try:
-                # Whoever waits may be cancelled; what is written is written to its end.
-                await asyncio.shield(writing)
+                with self._run.devices.in_phase("save"):
+                    # Whoever waits may be cancelled; what is written is written to its end.
+                    await asyncio.shield(writing)
             finally:
                 self._writing = None if writing.done() else writing
 
@@ -164,7 +168,8 @@ class Saver:
                 await policy.call_beside("write", str(part / "policy"))
             else:
                 await policy.call_all("save", str(part / "policy"))
-            folder = await asyncio.to_thread(self.checkpoints.commit, part, state, dict(self._run.rewards))
+            with waiting(self.waits, "checkpoint", step, "commit"):
+                folder = await asyncio.to_thread(self.checkpoints.commit, part, state, dict(self._run.rewards))
             self.saved_step, self._num_failures = step, 0
             if self._copier:
                 self._copier.copy(folder)

@@ -20,10 +20,12 @@ FROZEN_LIMITS = 2
 """Limits after which a controller that does not even get to look is ended from outside."""
 
 PROBES = ("identity", "check_health")
+START = "start"
+"""The wait for a worker that is started anew. It has a deadline of its own; who ends it only begins it again."""
 
 
 class Watchdog:
-    """Watches a run. Progress is a finished rollout, a trained step, or a change of phase; traffic alone is none."""
+    """Watches a run; docs/recovery.md says what is progress. Traffic alone is none."""
 
     def __init__(self, run: Run) -> None:
         """Watch nothing yet."""
@@ -36,12 +38,14 @@ class Watchdog:
     @property
     def limit_s(self) -> float:
         """Silence that is allowed now."""
-        config = self._run.config
-        if config.recovery.stall_timeout_s:
-            return config.recovery.stall_timeout_s
-        if not self._run.account.slowest_step_s:
-            return config.cluster.call_timeout_s
-        return max(SHORTEST_LIMIT_S, STEPS_OF_SILENCE * self._run.account.slowest_step_s)
+        run, cluster = self._run, self._run.config.cluster
+        if run.config.recovery.stall_timeout_s:
+            return run.config.recovery.stall_timeout_s
+        if not run.account.slowest_step_s:
+            return cluster.call_timeout_s
+        limit = max(SHORTEST_LIMIT_S, cluster.start_timeout_s, STEPS_OF_SILENCE * run.account.slowest_step_s)
+        # No step says how long a save takes.
+        return max(limit, cluster.call_timeout_s) if run.devices.phase == "save" else limit
 
     async def watch(self) -> None:
         """Watch until cancelled.
@@ -63,9 +67,13 @@ class Watchdog:
     async def look(self) -> None:
         """Compare with the last look, and act if the limit is over."""
         run, now = self._run, time.monotonic()
-        marks = (run.step, run.devices.phase, run.runner.num_finished)
+        groups = run.topology.groups
+        num_micro_batches = [sum(group.progress.values()) for group in groups]
+        marks = (run.step, run.devices.phase, run.runner.num_finished, num_micro_batches, len(run.saver.waits))
         if marks != self._marks:
             self._marks, self._since, self._num_stalls = marks, now, 0
+        elif any(wait.method == START for group in groups for wait in group.waits):
+            self._since = now
         elif now - self._since > self.limit_s:
             self._num_stalls += 1
             await self._act(now - self._since)
@@ -73,15 +81,15 @@ class Watchdog:
 
     async def _act(self, silent_s: float) -> None:
         run = self._run
-        waits = [wait for group in run.topology.groups for wait in group.waits if wait.method not in PROBES]
-        waits.sort(key=lambda wait: wait.since)
         diagnosis = (
-            f"no progress for {silent_s:.0f} s in phase {run.devices.phase} of step {run.step + 1}: {describe(waits)}"
+            f"no progress for {silent_s:.0f} s in phase {run.devices.phase} of step {run.step + 1}: "
+            f"{describe(self._waits())}"
         )
+        is_hopeless = self._num_stalls > 1 or not self._waits_for_workers()
         file = await self._write_stacks(diagnosis)
-        action = OnStall.stop if self._num_stalls > 1 else run.config.recovery.on_stall
+        action = OnStall.stop if is_hopeless else run.config.recovery.on_stall
         run.console.warn(f"STALL: {diagnosis}. Stacks are in {file}; action: {action}")
-        if action is OnStall.stop or not waits:
+        if action is OnStall.stop:
             raise StalledError(
                 f"A run must move within {self.limit_s:.0f} s (recovery.stall_timeout_s), but {diagnosis}. See {file}, "
                 "then go on with resume=latest"
@@ -89,11 +97,22 @@ class Watchdog:
         if action is OnStall.refill and run.devices.phase == "rollout":
             run.producer.drop_oldest()
             return
-        await self._replace(waits)
+        await self._replace()
 
-    async def _replace(self, waits: list[Wait]) -> None:
+    def _waits(self) -> list[Wait]:
+        """Return what is waited for now, the longest wait first."""
+        waits = [wait for group in self._run.topology.groups for wait in group.waits if wait.method not in PROBES]
+        return sorted([*waits, *self._run.saver.waits], key=lambda wait: wait.since)
+
+    def _waits_for_workers(self) -> list[Wait]:
+        """Return those that end when a worker is replaced."""
+        return [wait for wait in self._waits() if wait not in self._run.saver.waits and wait.method != START]
+
+    async def _replace(self) -> None:
         """Replace those that have been waited for through the whole silence, or else for longest."""
         groups = {group.role: group for group in self._run.topology.groups}
+        # Writing the stacks took a while, in which some may have answered and others be started.
+        waits = self._waits_for_workers()
         overdue = [wait for wait in waits if wait.since <= self._since + 1.0] or waits[:1]
         for role, rank in dict.fromkeys((wait.role, wait.rank) for wait in overdue):
             await self._run.keeper.replace(groups[role], rank, f"it stood still for {self.limit_s:.0f} s")

@@ -27,6 +27,8 @@ class Attempt:
     """Counted from 0."""
     temperature: float
     """0 for greedy."""
+    on_answer: Callable[[], None] = lambda: None
+    """Called when the policy has answered a turn."""
 
     @property
     def name(self) -> str:
@@ -86,6 +88,7 @@ class PolicyAccess:
         )
         completion = await self.generate(request)
         _check_completion(request, completion, self.vocab_size)
+        attempt.on_answer()
         return completion
 
 

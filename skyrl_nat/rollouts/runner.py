@@ -38,7 +38,7 @@ class GroupRunner:
         self._config = config
         self._slots = asyncio.Semaphore(config.max_concurrent_rollouts)
         self.num_finished = 0
-        """Rollouts played or scored to their end, for whoever watches progress."""
+        """Turns that the policy answered, and rollouts played or scored to their end, for whoever watches progress."""
 
     async def play_group(
         self, task: Task, index: int, *, num_rollouts: int, temperature: float, label: str = "train"
@@ -65,12 +65,14 @@ class GroupRunner:
     async def _play_with_retries(self, task: Task, rollout_id: str, temperature: float) -> Rollout:
         async with self._slots:
             for number in range(self._config.max_retries + 1):
-                attempt = Attempt(rollout_id=rollout_id, number=number, temperature=temperature)
+                attempt = Attempt(
+                    rollout_id=rollout_id, number=number, temperature=temperature, on_answer=self._count_finished
+                )
                 rollout = await self._player.play(task, attempt)
                 if rollout.outcome is not Outcome.INFRASTRUCTURE_FAILURE:
                     break
         rollout.metrics["retries"] = number
-        self.num_finished += 1
+        self._count_finished()
         return rollout
 
     async def _score_with_retries(self, task: Task, rollouts: list[Rollout]) -> list[Rollout]:
@@ -85,11 +87,14 @@ class GroupRunner:
                 scored = await self._score(task, [rollouts[i] for i in pending])
             except (WorkerError, DeadlineError) as error:
                 scored = [replace(rollouts[i], outcome=Outcome.VALIDATOR_FAILURE, reason=str(error)) for i in pending]
-            self.num_finished += len(scored)
+            self._count_finished(len(scored))
             for i, rollout in zip(pending, scored, strict=True):
                 result[i] = rollout
             pending = [i for i in pending if result[i].outcome is Outcome.VALIDATOR_FAILURE]
         return result
+
+    def _count_finished(self, number: int = 1) -> None:
+        self.num_finished += number
 
 
 def _with_environment_reward(rollout: Rollout) -> Rollout:

@@ -85,6 +85,8 @@ class ModelWorker:
         self.group_address = "127.0.0.1"
         """Of rank 0, as all ranks and engines reach it."""
         self.log = ActivityLog()
+        self.num_micro_batches = 0
+        """Computed so far, for whoever watches progress."""
         self._module: PackedCausalLM | None = None
         self._host = {Offload.all: HostMemory(lambda: self.module.parameters())}
         """Host memory of what moves last; a subclass may put before it what moves earlier."""
@@ -154,6 +156,7 @@ class ModelWorker:
             for micro_batch in micro_batches:
                 logprobs, _ = self._score(micro_batch.to(self.device))
                 results.append(logprobs.cpu())
+                self.num_micro_batches += 1
             self._give_back()
         return results
 

@@ -310,6 +310,7 @@ class PolicyWorker(CheckpointedWorker):
         self._backward(loss.numerator / constants.denominator)
         sums += loss.sums
         torch.maximum(peaks, loss.peaks, out=peaks)
+        self.num_micro_batches += 1
 
     def _build_optimizer(self) -> torch.optim.AdamW:
         return build_optimizer(trained_parameters(self.module), self.optimizer_config)

@@ -2,6 +2,7 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fakes import LocalCalls
@@ -131,6 +132,23 @@ def test_training_goes_on_while_the_state_of_that_moment_is_written(tmp_path: Pa
     assert saved_weights(tmp_path) == {"step_000001": "1"}
     state = read_state(tmp_path / "step_000001", is_thorough=True)
     assert (state["step"], state["position"], state["coefficients"]["kl"]) == (1, 9, 0.1)
+
+
+def test_whoever_watches_sees_that_the_run_waits_for_a_save_and_for_its_checksums(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = Run(tmp_path, asynchronous=True)
+    seen: list[tuple[str, list[tuple[str, int, str]]]] = []
+    commit = CheckpointManager.commit
+
+    def watched(*arguments: Any) -> Path:
+        seen.append((run.devices.phase, [(wait.role, wait.rank, wait.method) for wait in run.saver.waits]))
+        return commit(*arguments)
+
+    monkeypatch.setattr(CheckpointManager, "commit", watched)
+    run.train_and_save(1)
+    assert seen == [("save", [("checkpoint", 1, "commit")])]
+    assert (run.devices.phase, run.saver.waits) == ("start", set())
 
 
 def test_a_save_is_complete_before_the_next_one_begins(tmp_path: Path) -> None:
