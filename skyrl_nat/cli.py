@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import errno
 import json
 import re
@@ -84,7 +85,9 @@ def _parser() -> argparse.ArgumentParser:
     doctor.set_defaults(function=_doctor)
     evaluate = commands.add_parser("evaluate", help="play the held-out tasks with a checkpoint of a run")
     evaluate.add_argument("run", type=Path, help="run folder")
-    evaluate.add_argument("--checkpoint", type=Path, help="checkpoint folder; default: the run's newest")
+    evaluate.add_argument(
+        "--checkpoint", default="latest", help="folder or URL of one, best or latest; default: the run's newest"
+    )
     evaluate.add_argument("overrides", nargs="*", help="config overrides, e.g. evaluation.num_tasks=8")
     evaluate.set_defaults(function=_evaluate)
     replay = commands.add_parser(
@@ -132,12 +135,18 @@ def _train(options: argparse.Namespace) -> None:
 
 async def _train_run(config: "RunConfig") -> None:
     from skyrl_nat.controller.opening import open_run
-    from skyrl_nat.controller.summary import show_summary
+    from skyrl_nat.controller.summary import show_best, show_summary
     from skyrl_nat.controller.supervision import train_to_the_end
 
     started = time.monotonic()
     async with open_run(config) as run:
-        await train_to_the_end(run)
+        try:
+            await train_to_the_end(run)
+        except BaseException:
+            # A terminal or disk that is gone must not hide how the run ended.
+            with contextlib.suppress(OSError, ValueError):
+                show_best(run)
+            raise
     show_summary(run, time.monotonic() - started)
 
 
@@ -185,27 +194,26 @@ async def _doctor_run(config: "RunConfig") -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> None:
-    from skyrl_nat.checkpoint.manager import CheckpointManager
     from skyrl_nat.config.load import config_from_file
+    from skyrl_nat.config.secrets import refuse_secrets
 
     config = config_from_file(options.run / "config.yaml", options.overrides)
-    checkpoint = options.checkpoint or CheckpointManager(options.run / "checkpoints").latest()
-    if checkpoint is None:
-        raise ConfigError(
-            f"{options.run} must hold a checkpoint to evaluate, found none. Train with checkpoint.save_final"
-        )
     config.root_dir = str(options.run.resolve().parent)
     config.name = options.run.resolve().name
-    config.resume = str(checkpoint)
-    _run(_evaluate_run(config))
+    config.resume = options.checkpoint
+    refuse_secrets(config)
+    # What a URL names is copied beside the run's own checkpoints, not into their place.
+    with tempfile.TemporaryDirectory(prefix="fetched-", dir=config.run_dir) as folder:
+        _run(_evaluate_run(config, Path(folder)))
 
 
-async def _evaluate_run(config: "RunConfig") -> None:
+async def _evaluate_run(config: "RunConfig", fetched: Path) -> None:
+    from skyrl_nat.checkpoint.manager import CheckpointManager
     from skyrl_nat.controller.evaluate import evaluate
     from skyrl_nat.controller.opening import open_run
     from skyrl_nat.controller.supervision import supervised
 
-    async with open_run(config, is_training=False) as run:
+    async with open_run(config, is_training=False, fetched=CheckpointManager(fetched)) as run:
         await run.push_weights()
         result = await supervised(run, evaluate(run))
     print(json.dumps(with_reasons(result.to_dict()), indent=1))
@@ -248,15 +256,16 @@ def _prepare(options: argparse.Namespace) -> None:
 
 
 def resolve_name(config: "RunConfig") -> "RunConfig":
-    """Give a run called `auto` its name: a new one, or with `resume=latest` the newest run that can go on."""
+    """Give a run called `auto` its name: a new one, or with `resume=latest` or `best` the newest run that can go on."""
     if config.name != "auto":
         return config
     root = Path(config.root_dir).expanduser()
-    if config.resume == "latest":
+    if config.resume in ("latest", "best"):
         manifests = sorted(root.glob("*/checkpoints/step_*/manifest.json"), key=lambda path: path.stat().st_mtime)
         if not manifests:
             raise ConfigError(
-                f"resume=latest must find a run with a checkpoint in {root}, found none. Start afresh with resume=never"
+                f"resume={config.resume} must find a run with a checkpoint in {root}, found none. "
+                "Start afresh with resume=never"
             )
         config.name = manifests[-1].parents[2].name
     else:

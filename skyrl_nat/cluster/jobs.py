@@ -105,7 +105,9 @@ def require_shared_paths(config: RunConfig) -> None:
         "environment.recorded_files": environment.recorded_files,
         "root_dir": [config.root_dir],
         "model.path": [config.model.path] if Path(config.model.path).exists() else [],
-        "resume": [config.resume] if config.resume not in ("never", "latest") and "://" not in config.resume else [],
+        "resume": [config.resume]
+        if config.resume not in ("never", "latest", "best") and "://" not in config.resume
+        else [],
         "checkpoint.mirror": [mirror] if (mirror := config.checkpoint.mirror) and "://" not in mirror else [],
     }
     for key, names in files.items():

@@ -89,11 +89,12 @@ class RunConfig:
 
     name: str = "auto"
     """Name of the run; its folder is `root_dir/name`. `auto` makes one from family and time, and with
-    `resume=latest` picks the newest run in `root_dir` that has a checkpoint."""
+    `resume=latest` or `best` picks the newest run in `root_dir` that has a checkpoint."""
     root_dir: str = "runs"
     """Folder that holds the run folders."""
     resume: str = "never"
-    """`never` (a folder with checkpoints is refused), `latest`, or path or URL of a checkpoint folder."""
+    """`never` (a folder with checkpoints is refused), `latest`, `best` (by reward on held-out tasks), or path or URL of
+    a checkpoint folder."""
     seed: int = 0
     model: ModelConfig = field(default_factory=ModelConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
@@ -117,6 +118,13 @@ class RunConfig:
         for name in ("root_dir", "resume"):
             value = getattr(self, name)
             require(bool(value.strip()), name, "not be empty", value, f"Leave {name} out for its default.")
+        require(
+            "://" not in self.root_dir,
+            "root_dir",
+            "be a folder that all nodes see",
+            "a URL",
+            "Let checkpoint.mirror be the URL: each complete checkpoint is copied there.",
+        )
         require(
             bool(self.name) and Path(self.name).name == self.name and self.name not in (".", ".."),
             "name",

@@ -2,19 +2,23 @@
 
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from skyrl_nat.controller.run import Run
 from skyrl_nat.evaluation.evaluator import EvaluationResult, play_tasks, summarize
 from skyrl_nat.json_lines import encode_line, replace_lines, whole_lines
 from skyrl_nat.monitoring.metrics import with_prefix
+
+if TYPE_CHECKING:
+    from skyrl_nat.controller.run import Run
 
 EVALUATIONS = "evaluations.jsonl"
 """File of a run folder: one line per evaluation."""
 
 
-async def evaluate(run: Run) -> EvaluationResult:
+async def evaluate(run: "Run") -> EvaluationResult:
     """Play the held-out tasks with the weights in the engines; record rollouts, metrics and a summary."""
     step = run.step
     run.console.status(f"evaluating {len(run.data.validation_tasks)} held-out tasks at step {step}")
@@ -32,7 +36,7 @@ async def evaluate(run: Run) -> EvaluationResult:
     return result
 
 
-def is_evaluation_missing(run: Run) -> bool:
+def is_evaluation_missing(run: "Run") -> bool:
     """Return whether held-out tasks must be played before training goes on.
 
     At the beginning of a run, and where a kill cut off the evaluation of the step that a resumed one goes on from.
@@ -60,6 +64,22 @@ def recorded_evaluations(folder: Path, last_step: int, num_tasks: int) -> list[E
 def known_rewards(results: Iterable[EvaluationResult]) -> dict[int, float]:
     """Return rewards by step; an evaluation without a verdict has none."""
     return {result.step: result.reward for result in results if math.isfinite(result.reward)}
+
+
+def comparable_rewards(folder: Path) -> dict[int, float]:
+    """Return rewards by step of the run in a folder, on the number of tasks that most of its evaluations share."""
+    found = _recorded(folder / EVALUATIONS)
+    counts = Counter(number for _, number, _ in found)
+    most = max(counts, key=lambda number: (counts[number], number), default=0)
+    return known_rewards(EvaluationResult.from_dict(json.loads(line)) for _, number, line in found if number == most)
+
+
+def forget_later(folder: Path, step: int) -> None:
+    """Drop the evaluations of later steps, which are trained anew."""
+    found = _recorded(folder / EVALUATIONS)
+    kept = [line for number, _, line in found if number <= step]
+    if len(kept) < len(found):
+        replace_lines(folder / EVALUATIONS, kept)
 
 
 def _record(path: Path, result: EvaluationResult) -> None:

@@ -9,13 +9,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from skyrl_nat.checkpoint.manager import read_state, step_of
+from skyrl_nat.checkpoint.manager import CheckpointManager, by_reward, read_state, step_of
 from skyrl_nat.checkpoint.mirror import Mirror, mirror_of
 from skyrl_nat.checkpoint.pretrained import resolve_model
 from skyrl_nat.cluster.topology import start_topology
 from skyrl_nat.config.load import save_config
 from skyrl_nat.config.run import RunConfig
-from skyrl_nat.controller.evaluate import is_evaluated, known_rewards, recorded_evaluations
+from skyrl_nat.controller.evaluate import comparable_rewards, is_evaluated, known_rewards, recorded_evaluations
 from skyrl_nat.controller.run import Run, RunData, open_checkpoints
 from skyrl_nat.data.specs import load_tasks, open_tasks
 from skyrl_nat.data.task_source import TaskList, check_disjoint
@@ -34,17 +34,25 @@ VERSIONS = "versions.json"
 
 
 @contextlib.asynccontextmanager
-async def open_run(config: RunConfig, *, is_training: bool = True) -> AsyncIterator[Run]:
+async def open_run(
+    config: RunConfig, *, is_training: bool = True, fetched: CheckpointManager | None = None
+) -> AsyncIterator[Run]:
     """Check data and model, prepare the run folder, start all workers, and close everything at the end.
 
     Args:
         config: A checked config.
-        is_training: False leaves the folder's config and metrics as the training run wrote them.
+        is_training: False leaves the folder's config and metrics as the training run wrote them, and begins with a
+            checkpoint.
+        fetched: Where a copy of a checkpoint is put; default: among the run's own.
     """
     data = load_data(config)
     if is_training:
         open_checkpoints(config).recover()
-    start = find_checkpoint(config)
+    start = find_checkpoint(config, fetched)
+    if start is None and not is_training:
+        raise ConfigError(
+            f"{config.run_dir} must hold a checkpoint to evaluate, found none. Train with checkpoint.save_final"
+        )
     if config.rollout.harness:
         find_harness(config.rollout.harness)
     model_path = resolve_model(config.model.path)
@@ -95,7 +103,7 @@ async def _begin(run: Run, start: Path | None, *, is_training: bool) -> None:
     run.evaluations = [found for found in judged if found.step <= run.step]
     if is_training:
         await run.saver.go_on_from(start)
-        run.tracker.rewind(run.step)
+        run.leave_behind()
 
 
 def load_data(config: RunConfig) -> RunData:
@@ -128,16 +136,20 @@ def load_data(config: RunConfig) -> RunData:
     return RunData(train_tasks=train, validation_tasks=held_out, recorded=recorded)
 
 
-def find_checkpoint(config: RunConfig) -> Path | None:
+def find_checkpoint(config: RunConfig, fetched: CheckpointManager | None = None) -> Path | None:
     """Return the checkpoint that `resume` names, None to start afresh; all its files are as they were written.
 
     A newest one that is damaged is skipped with a warning.
 
+    Args:
+        config: The run.
+        fetched: Where a copy from a URL is put; default: among the run's own.
+
     Raises:
-        ConfigError: If the folder already holds a run and `resume=never`.
+        ConfigError: If the folder already holds a run and `resume=never`, or none is evaluated and `resume=best`.
         CheckpointError: If the named checkpoint is not there or damaged, or all are.
     """
-    folder = config.run_dir
+    folder, fetched = config.run_dir, fetched or open_checkpoints(config)
     if config.resume == "never":
         if (folder / "config.yaml").exists():
             raise ConfigError(
@@ -146,17 +158,19 @@ def find_checkpoint(config: RunConfig) -> Path | None:
             )
         return None
     if config.resume == "latest":
-        return _newest(config)
+        return _newest(config, fetched)
+    if config.resume == "best":
+        return _best(config)
     if "://" in config.resume:
         url, _, name = config.resume.rstrip("/").rpartition("/")
         if step_of(Path(name)) < 0:
             raise ConfigError(f"resume must end with the folder of a checkpoint, got {config.resume}. Add /step_000010")
-        return Mirror(url).fetch(step_of(Path(name)), open_checkpoints(config))
+        return Mirror(url).fetch(step_of(Path(name)), fetched)
     read_state(Path(config.resume), is_thorough=True)
     return Path(config.resume)
 
 
-def _newest(config: RunConfig) -> Path | None:
+def _newest(config: RunConfig, fetched: CheckpointManager) -> Path | None:
     """Return the newest checkpoint of the run's folder; where it has none that is whole, of its mirror."""
     checkpoints, mirror = open_checkpoints(config), mirror_of(config.checkpoint.mirror, config.name)
     try:
@@ -165,7 +179,21 @@ def _newest(config: RunConfig) -> Path | None:
         if mirror is None or not mirror.steps():
             raise
         newest = None
-    return mirror.fetch_latest(checkpoints) if newest is None and mirror else newest
+    return mirror.fetch_latest(fetched) if newest is None and mirror else newest
+
+
+def _best(config: RunConfig) -> Path:
+    """Return the checkpoint of the run's folder with the highest reward of a recorded evaluation."""
+    own = {step_of(path): path for path in open_checkpoints(config).named()}
+    judged = by_reward(own, comparable_rewards(config.run_dir))
+    if not judged:
+        raise ConfigError(
+            f"resume=best must find an evaluation of a checkpoint in {config.run_dir}, found none. Use resume=latest, "
+            f"or play one with skyrl-nat evaluate {config.run_dir} --checkpoint FOLDER"
+        )
+    best = own[judged[-1]]
+    read_state(best, is_thorough=True)
+    return best
 
 
 def finished_step(config: RunConfig) -> int | None:

@@ -17,6 +17,7 @@ from skyrl_nat.config.environment import Curriculum
 from skyrl_nat.config.run import RunConfig
 from skyrl_nat.controller.accounting import StepAccountant
 from skyrl_nat.controller.devices import Devices
+from skyrl_nat.controller.evaluate import forget_later
 from skyrl_nat.controller.keeper import Keeper
 from skyrl_nat.controller.saving import Saver, restore
 from skyrl_nat.controller.update import Coefficients
@@ -147,7 +148,15 @@ class Run:
         await self.saver.go_on_from(newest)
         self.devices.forget_policy()
         self.account.interrupt()
+        self.leave_behind()
+
+    def leave_behind(self) -> None:
+        """Let nothing count that is recorded of later steps, which are trained anew."""
         self.tracker.rewind(self.step)
+        self.recorder.set_aside(self.step)
+        forget_later(self.folder, self.step)
+        self.evaluations = [found for found in self.evaluations if found.step <= self.step]
+        self.rewards = {step: reward for step, reward in self.rewards.items() if step <= self.step}
 
     def write_topology(self) -> None:
         """Write down which process is where, for people and scripts."""

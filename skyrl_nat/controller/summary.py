@@ -28,7 +28,16 @@ def show_summary(run: Run, seconds: float) -> None:
     if saved:
         newest = saved[max(saved)]
         run.console.console.print(f"checkpoint {newest.name}; again: skyrl-nat evaluate {run.folder}", soft_wrap=True)
+    show_best(run)
+
+
+def show_best(run: Run) -> None:
+    """Print which checkpoint is the best on held-out tasks, if one was evaluated."""
+    saved = {step_of(path): path for path in run.checkpoints.all()}
     judged = by_reward(saved, run.rewards)
     if judged:
         best = judged[-1]
-        run.console.console.print(f"best on held-out tasks: {saved[best].name}, reward {run.rewards[best]:.3f}")
+        run.console.console.print(
+            f"best on held-out tasks: {saved[best].name}, reward {run.rewards[best]:.3f}; go on from it: resume=best",
+            soft_wrap=True,
+        )

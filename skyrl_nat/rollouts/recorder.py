@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from skyrl_nat.types import Rollout, RolloutGroup
 MOST_DIGITS = 9
 """Behind the point, for which all numbers below `LARGEST` are rounded at once: most log-probs have fewer."""
 LARGEST = 1e6
+_ABANDONED = ".abandoned"
 
 
 class RolloutRecorder:
@@ -29,6 +31,13 @@ class RolloutRecorder:
         path = rollout_file(self._folder, step, label)
         write_groups(path, groups)
         return path
+
+    def set_aside(self, step: int) -> None:
+        """Rename files of later steps, which are played anew: `train_000012.jsonl` becomes `train_000012.abandoned`."""
+        for path in self._folder.glob("*.jsonl"):
+            found = re.fullmatch(r"[a-z]+_(\d+)", path.stem)
+            if found and int(found[1]) > step:
+                path.replace(path.with_suffix(_ABANDONED))
 
 
 def rollout_file(folder: Path, step: int, label: str = "train") -> Path:

@@ -139,6 +139,7 @@ def test_run_ahead_of_its_trainer_loses_no_rollout_and_trains_none_twice(folder:
     saved = run / "checkpoints" / f"step_{NUM_STEPS - 1:06d}" / "groups.jsonl"
     kept = {record["rollout_id"]: record["token_ids"] for record in map(json.loads, saved.read_text().splitlines())}
     small_run.run(folder, *AHEAD, "resume=latest")
+    assert [path.name for path in run.glob("rollouts/*.abandoned")] == [f"train_{NUM_STEPS:06d}.abandoned"]
     trained = [record for step in range(1, NUM_STEPS + 1) for record in rollouts(run, step)]
     ids = [record["rollout_id"] for record in trained]
     assert ids == [f"train-{index}-{number}" for index in range(2 * NUM_STEPS) for number in range(4)]

@@ -279,9 +279,31 @@ def test_no_fraction_of_any_section_may_be_nan_or_infinite():
     [
         ("engine.extra.hf_token=distinctive-value-0815", "engine.extra.hf_token"),
         ("engine.extra.nested.api_key=distinctive-value-0815", "engine.extra.nested.api_key"),
+        ("engine.extra.credentials={user: distinctive-value-0815}", "engine.extra.credentials.user"),
+        ("engine.extra.pin_password=4711081542", "engine.extra.pin_password"),
         ("name=${oc.env:SOME_TOKEN}", "name"),
         ("tracking.wandb_project=x-distinctive-value-0815", "tracking.wandb_project"),
         ("environment.train_files=[distinctive-value-0815]", "environment.train_files"),
+        ('resume="https://user:distinctive@h/step_000001"', "resume"),
+        ('resume="https://distinctive-token@h/step_000001"', "resume"),
+        ('resume="s3://key:distinctive/with/slashes@h/step_000001"', "resume"),
+        ('model.path="https://user:distinctive@h/m"', "model.path"),
+        ('model.path="https://user:distinctive@with@signs@h/m"', "model.path"),
+        ('checkpoint.mirror="s3://b/x?key=distinctive"', "checkpoint.mirror"),
+        ('checkpoint.mirror="az://b/x?sv=1&sig=distinctive"', "checkpoint.mirror"),
+        ('checkpoint.mirror="https://b/x?X-Amz-Signature=distinctive"', "checkpoint.mirror"),
+        ('environment.train_files=["https://b/x?access_token=distinctive"]', "environment.train_files"),
+        ('cluster.environment.HTTP_PROXY="http://user:distinctive@proxy:3128"', "cluster.environment.HTTP_PROXY"),
+        ('cluster.environment.https_proxy="user:distinctive@proxy:3128"', "cluster.environment.https_proxy"),
+        ('cluster.environment.REDIS="redis://:distinctive@h:6379"', "cluster.environment.REDIS"),
+        ("cluster.environment.GITHUB_PAT=distinctive", "cluster.environment.GITHUB_PAT"),
+        ("cluster.environment.OPENAI_APIKEY=distinctive", "cluster.environment.OPENAI_APIKEY"),
+        ("cluster.environment.PGPASS=distinctive", "cluster.environment.PGPASS"),
+        ("cluster.environment.PGPASSWORD=distinctive", "cluster.environment.PGPASSWORD"),
+        ("cluster.environment.SMTP_PASS=distinctive", "cluster.environment.SMTP_PASS"),
+        ("cluster.environment.REGISTRY_AUTH=distinctive", "cluster.environment.REGISTRY_AUTH"),
+        ("cluster.environment.HF_TOKEN_2=distinctive", "cluster.environment.HF_TOKEN_2"),
+        ("cluster.environment.accessToken=distinctive", "cluster.environment.accessToken"),
     ],
 )
 def test_secrets_are_refused_without_being_shown(monkeypatch, tmp_path, override: str, path: str):
@@ -299,6 +321,46 @@ def test_names_of_variables_and_words_that_only_look_like_secrets_are_taken(monk
     monkeypatch.setenv("SHORT_KEY", "runs")
     config = load_config(["engine.extra.max_num_batched_tokens=100", "planner.api_key_env=OTHER_KEY", "root_dir=runs"])
     assert config.planner.api_key_env == "OTHER_KEY"
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "rollout.max_new_tokens=16",
+        "model.logprob_chunk_tokens=64",
+        "engine.extra.eos_token=x",
+        "engine.extra.hf_overrides.pad_token=x",
+        "engine.extra.bytes_per_token=2",
+        "engine.extra.tokenizer=x",
+        "engine.extra.compass=north",
+        "engine.extra.bypass=x",
+        "engine.extra.signature=x",
+        "cluster.environment.PATH=/usr/bin",
+        "cluster.environment.PYTHONPATH=/code",
+        "cluster.environment.XAUTHORITY=/home/a/file",
+        "cluster.environment.SSH_AUTH_SOCK=/tmp/socket",
+        "cluster.environment.MONKEY=1",
+        'cluster.environment.HTTP_PROXY="http://proxy:3128"',
+        "cluster.environment.NO_PROXY=localhost",
+        'cluster.environment.ENDPOINT="http://h:8000/models/x@main"',
+        'resume="memory://runs/name/step_000001"',
+        'resume="sftp://user@host/runs/name/step_000001"',
+        'resume="abfs://container@account.dfs.core.windows.net/run/step_000001"',
+        'checkpoint.mirror="s3://bucket/runs?endpoint=h&version=2"',
+        'checkpoint.mirror="s3://bucket/runs?key="',
+        'environment.sandbox.container_image="python:3.11@sha256:0123"',
+        "environment.train_files=['builtin:nat_agent/train']",
+    ],
+)
+def test_what_only_looks_like_a_secret_is_taken(override: str):
+    load_config([override])
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/x", "file:///data/runs", "https://user:distinctive@h/x"])
+def test_a_url_as_folder_of_runs_is_refused_with_the_key_that_takes_one(url: str):
+    with pytest.raises(ConfigError, match=r"root_dir must be a folder.*checkpoint\.mirror") as caught:
+        load_config([f'root_dir="{url}"'])
+    assert "distinctive" not in str(caught.value)
 
 
 @pytest.mark.parametrize(

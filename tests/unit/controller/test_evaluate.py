@@ -11,6 +11,8 @@ import pytest
 from skyrl_nat.config.outputs import EvaluationConfig
 from skyrl_nat.controller.evaluate import (
     EVALUATIONS,
+    comparable_rewards,
+    forget_later,
     is_evaluation_missing,
     known_rewards,
     recorded_evaluations,
@@ -75,6 +77,24 @@ def test_results_of_earlier_processes_are_those_of_the_same_tasks_up_to_the_step
     (tmp_path / EVALUATIONS).write_text("".join(json.dumps(line.to_dict()) + "\n" for line in lines))
     assert recorded_evaluations(tmp_path, 4, 3) == [result(0), result(2, reward=0.75)]
     assert recorded_evaluations(tmp_path / "none", 4, 3) == []
+
+
+def test_rewards_are_compared_on_one_number_of_tasks(tmp_path: Path):
+    """Step 8 was evaluated by hand, on 2 tasks alone; of as many evaluations those of more tasks count."""
+    assert comparable_rewards(tmp_path) == {}
+    lines = [result(4, reward=0.25), result(8, num_tasks=2, reward=1.0)]
+    for kept, expected in ((lines, {4: 0.25}), ([*lines, result(6)], {4: 0.25, 6: 0.5})):
+        (tmp_path / EVALUATIONS).write_text("".join(json.dumps(line.to_dict()) + "\n" for line in kept))
+        assert comparable_rewards(tmp_path) == expected
+
+
+def test_evaluations_of_steps_that_are_trained_anew_are_forgotten(tmp_path: Path):
+    forget_later(tmp_path, 4)
+    assert not (tmp_path / EVALUATIONS).exists()
+    lines = [result(0), result(6), result(4)]
+    (tmp_path / EVALUATIONS).write_text("".join(json.dumps(line.to_dict()) + "\n" for line in lines))
+    forget_later(tmp_path, 4)
+    assert recorded_evaluations(tmp_path, 99, 3) == [result(0), result(4)]
 
 
 def test_an_evaluation_without_a_verdict_says_nothing_of_which_checkpoint_is_best():

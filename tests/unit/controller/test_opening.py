@@ -1,5 +1,6 @@
 """Whether a run has anything left to do, by what its folder holds."""
 
+import asyncio
 import json
 import shutil
 from pathlib import Path
@@ -9,14 +10,17 @@ import pytest
 
 from skyrl_nat.checkpoint.manager import CheckpointManager
 from skyrl_nat.checkpoint.mirror import Mirror
-from skyrl_nat.config.load import load_config
+from skyrl_nat.cli import main
+from skyrl_nat.config.load import load_config, save_config
 from skyrl_nat.config.run import RunConfig
 from skyrl_nat.controller import evaluate as evaluating
 from skyrl_nat.controller import opening
 from skyrl_nat.controller.evaluate import EVALUATIONS, is_evaluated
 from skyrl_nat.controller.opening import find_checkpoint, finished_step
-from skyrl_nat.errors import CheckpointError, ConfigError
+from skyrl_nat.controller.run import Run
+from skyrl_nat.errors import CheckpointError, ConfigError, StoppedError
 from skyrl_nat.evaluation.evaluator import summarize
+from skyrl_nat.rollouts.recorder import RolloutRecorder
 
 
 def config_of(folder: Path, *overrides: str) -> RunConfig:
@@ -118,3 +122,139 @@ def test_an_evaluation_done_again_replaces_its_line_and_no_other(tmp_path: Path)
     assert [json.loads(line)["step"] for line in path.read_text().splitlines()] == [0, 4, 2]
     assert is_evaluated(tmp_path, 2)
     assert not is_evaluated(tmp_path, 3)
+
+
+def judge(folder: Path, rewards: dict[int, float]) -> None:
+    """Write down evaluations of the run in a folder."""
+    lines = [summarize(step, []).to_dict() | {"reward": reward} for step, reward in rewards.items()]
+    (folder / "run" / EVALUATIONS).write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_best_is_the_checkpoint_with_the_highest_recorded_reward(tmp_path: Path) -> None:
+    """Step 6 was better, and is not kept."""
+    config = config_of(tmp_path, "resume=best")
+    for step in (2, 4, 8):
+        save(tmp_path, step)
+    with pytest.raises(ConfigError, match="resume=best must find an evaluation of a checkpoint"):
+        find_checkpoint(config)
+    judge(tmp_path, {6: 1.0})
+    with pytest.raises(ConfigError, match="resume=best must find an evaluation of a checkpoint"):
+        find_checkpoint(config)
+    judge(tmp_path, {2: 0.25, 4: 0.5, 6: 1.0, 8: 0.25})
+    best = find_checkpoint(config)
+    assert best == tmp_path / "run" / "checkpoints" / "step_000004"
+    (best / "data.bin").unlink()
+    with pytest.raises(CheckpointError, match=r"missing or cut: data\.bin"):
+        find_checkpoint(config)
+
+
+@pytest.fixture
+def evaluated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path | None]:
+    """Return what `skyrl-nat evaluate` would load; it ends there."""
+    found: list[Path | None] = []
+    find = opening.find_checkpoint
+
+    def find_and_stop(*arguments: object) -> None:
+        found.append(find(*arguments))  # type: ignore[arg-type]
+        if found[-1] is not None:
+            raise StoppedError((found[-1] / "data.bin").read_text())
+
+    monkeypatch.setattr(opening, "find_checkpoint", find_and_stop)
+    config = config_of(tmp_path)
+    config.run_dir.mkdir()
+    save_config(config, config.run_dir / "config.yaml")
+    return found
+
+
+def test_evaluate_passes_over_a_newest_checkpoint_that_is_damaged(tmp_path: Path, evaluated, capsys) -> None:
+    run = str(tmp_path / "run")
+    assert main(["evaluate", run]) == 2
+    assert "must hold a checkpoint to evaluate, found none" in capsys.readouterr().err
+    for step in (2, 4, 6):
+        save(tmp_path, step)
+    (tmp_path / "run" / "checkpoints" / "step_000006" / "data.bin").write_text("weightz")
+    assert main(["evaluate", run]) == 3
+    assert main(["evaluate", run, "--checkpoint", "best"]) == 2
+    assert "resume=best must find an evaluation" in capsys.readouterr().err
+    judge(tmp_path, {2: 0.5, 4: 0.25})
+    assert main(["evaluate", run, "--checkpoint", "best"]) == 3
+    assert main(["evaluate", run, "--checkpoint", f"{run}/checkpoints/step_000004"]) == 3
+    assert [path and path.name for path in evaluated] == [None, "step_000004", "step_000002", "step_000004"]
+
+
+@pytest.mark.parametrize("protocol", ["file", "memory"])
+def test_evaluate_takes_a_url_and_leaves_the_runs_own_checkpoint(
+    tmp_path: Path, evaluated, capsys, protocol: str
+) -> None:
+    url = f"{protocol}://{tmp_path}/mirror"
+    own = save(tmp_path, 3)
+    Mirror(url).push(own)
+    (own / "data.bin").write_text("of this run")
+    assert main(["evaluate", str(tmp_path / "run"), "--checkpoint", f"{url}/step_000003"]) == 3
+    assert capsys.readouterr().err == "skyrl-nat: weights\n"
+    assert evaluated[0].parent.name.startswith("fetched-")
+    assert (own / "data.bin").read_text() == "of this run"
+    assert sorted(path.name for path in (tmp_path / "run").iterdir()) == ["checkpoints", "config.yaml"]
+    assert main(["evaluate", str(tmp_path / "run"), "--checkpoint", "https://u:distinctive@h/step_000003"]) == 2
+    assert "distinctive" not in capsys.readouterr().err
+
+
+def run_at(folder: Path, step: int) -> Run:
+    """Return a run that has trained some steps, evaluated steps 2 and 4, and has rollouts of step 5."""
+    run = object.__new__(Run)
+    run.folder, run.step, run.rewards = folder, step, {2: 0.25, 4: 0.5}
+    run.evaluations = [summarize(2, []), summarize(4, [])]
+    run.recorder = RolloutRecorder(folder / "rollouts")
+    for number in (2, 4, 5):
+        run.recorder.write(number, [])
+    for number in (2, 4):
+        evaluating._record(folder / EVALUATIONS, summarize(number, []))
+    run.rewound = []  # type: ignore[attr-defined]
+    run.tracker = SimpleNamespace(rewind=run.rewound.append)  # type: ignore[assignment,attr-defined]
+    return run
+
+
+async def nothing(*_: object, **__: object) -> str:
+    return "eager"
+
+
+async def go_on(run: Run, start: Path) -> None:
+    """Begin a process with a checkpoint."""
+    run.data = SimpleNamespace(validation_tasks=[])  # type: ignore[assignment]
+    run.total_steps = 9
+    run.write_topology = lambda: None  # type: ignore[method-assign]
+    run.policy = SimpleNamespace(call_one=nothing)  # type: ignore[assignment]
+    await opening._begin(run, start, is_training=True)
+
+
+async def restart(run: Run, start: Path) -> None:
+    """Put new ranks in the policy's place."""
+    run.producer = SimpleNamespace(close=nothing)  # type: ignore[assignment]
+    run.topology = SimpleNamespace(restart_policy=nothing)  # type: ignore[assignment]
+    run.checkpoints = CheckpointManager(start.parent)
+    run.devices = SimpleNamespace(forget_policy=lambda: None)  # type: ignore[assignment]
+    run.account = SimpleNamespace(interrupt=lambda: None)  # type: ignore[assignment]
+    await run.restart_policy()
+
+
+@pytest.mark.parametrize("begin", [go_on, restart])
+def test_what_was_recorded_of_later_steps_is_left_behind(tmp_path: Path, begin) -> None:
+    """By a start with an older checkpoint, and by a restart of the policy."""
+    start = save(tmp_path, 2)
+    run = run_at(tmp_path / "run", 4)
+
+    async def load(checkpoint: Path) -> None:
+        assert checkpoint == start
+        run.step = 2
+
+    run.load_checkpoint = load  # type: ignore[method-assign]
+    run.saver = SimpleNamespace(go_on_from=nothing, settle=nothing)  # type: ignore[assignment]
+    asyncio.run(begin(run, start))
+    assert sorted(path.name for path in (run.folder / "rollouts").iterdir()) == [
+        "train_000002.jsonl",
+        "train_000004.abandoned",
+        "train_000005.abandoned",
+    ]
+    assert [result.step for result in run.evaluations] == [2]
+    assert not is_evaluated(run.folder, 4)
+    assert run.rewound == [2]  # type: ignore[attr-defined]

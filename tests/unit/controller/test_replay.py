@@ -163,6 +163,19 @@ def test_a_step_that_failed_in_training_is_trained_again_from_its_rollouts(recor
         replayed(folder, 5)
 
 
+def test_a_branch_that_was_left_behind_is_no_step_that_failed(recorded, tmp_path: Path):
+    """The run went on from step 2, and has trained nothing since."""
+    folder = copy_of(recorded("plain"), tmp_path)
+    record = folder / "metrics.jsonl"
+    record.write_text("".join(record.read_text().splitlines(keepends=True)[:2]))
+    CheckpointManager(folder / "checkpoints").set_aside(folder / "checkpoints" / "step_000002")
+    assert Recording(folder).start_before(3) is not None, "as if it had failed in training"
+    RolloutRecorder(folder / "rollouts").set_aside(2)
+    with pytest.raises(ConfigError, match="has trained, got 3; it has steps 1 to 2"):
+        Recording(folder).start_before(3)
+    assert different(replayed(folder, 2)) == []
+
+
 def test_order_of_groups_is_that_of_training(recorded: Callable[[str], Path], tmp_path: Path):
     folder = copy_of(recorded("updates"), tmp_path)
     path = folder / "rollouts" / "train_000003.jsonl"

@@ -67,6 +67,29 @@ def test_a_step_played_again_replaces_its_file(tmp_path):
     assert [json.loads(line)["turns"][0]["completion"] for line in path.open()] == ["new"]
 
 
+def test_files_of_later_steps_are_set_aside_and_no_others(tmp_path):
+    recorder = RolloutRecorder(tmp_path)
+    for step in (2, 3, 11):
+        recorder.write(step, [group(f"old {step}")])
+    recorder.write(2, [group("judged")], label="eval")
+    recorder.write(3, [group("judged")], label="eval")
+    (tmp_path / "notes.jsonl").touch()
+    (tmp_path / "train_000003.abandoned").write_text("from an earlier start")
+    recorder.set_aside(2)
+    recorder.write(3, [group("new")])
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "eval_000002.jsonl",
+        "eval_000003.abandoned",
+        "notes.jsonl",
+        "train_000002.jsonl",
+        "train_000003.abandoned",
+        "train_000003.jsonl",
+        "train_000011.abandoned",
+    ]
+    assert "old 3" in (tmp_path / "train_000003.abandoned").read_text()
+    assert "new" in (tmp_path / "train_000003.jsonl").read_text()
+
+
 def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch: pytest.MonkeyPatch):
     recorder = RolloutRecorder(tmp_path)
     recorder.write(7, [group("answer")])
