@@ -100,6 +100,7 @@ async def _begin(run: Run, start: Path | None, *, is_training: bool) -> None:
     run.rewards = known_rewards(judged)
     if start is not None:
         await run.load_checkpoint(start)
+        run.started_from = start
     run.evaluations = [found for found in judged if found.step <= run.step]
     if is_training:
         await run.saver.go_on_from(start)

@@ -58,6 +58,9 @@ class RunData:
 class Run:
     """Everything that one run holds; made by `open_run`."""
 
+    started_from: Path | None = None
+    """Checkpoint that this process began with, perhaps another run's."""
+
     def __init__(
         self,
         config: RunConfig,
@@ -132,12 +135,12 @@ class Run:
         await self.devices.push(self.step)
 
     async def restart_policy(self) -> None:
-        """Put new ranks in the place of policy and reference, and go back to the newest checkpoint."""
+        """Put new ranks in the place of policy and reference, and go back to the newest checkpoint, or to the start."""
         await self.producer.close()
         await self.topology.restart_policy()
         with contextlib.suppress(WorkerError, DeadlineError):
             await self.saver.settle()
-        newest = await asyncio.to_thread(self.checkpoints.latest, is_thorough=True)
+        newest = await asyncio.to_thread(self.checkpoints.latest, is_thorough=True) or self.started_from
         if newest is None:
             self.step, self.stream.position = 0, 0
             algorithm = self.config.algorithm

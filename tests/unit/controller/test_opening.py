@@ -258,3 +258,19 @@ def test_what_was_recorded_of_later_steps_is_left_behind(tmp_path: Path, begin) 
     assert [result.step for result in run.evaluations] == [2]
     assert not is_evaluated(run.folder, 4)
     assert run.rewound == [2]  # type: ignore[attr-defined]
+
+
+def test_a_restart_before_the_first_save_goes_back_to_the_checkpoint_of_another_run(tmp_path: Path) -> None:
+    theirs, run = save(tmp_path / "theirs", 2), run_at(tmp_path / "run", 4)
+    loaded: list[Path] = []
+
+    async def load(checkpoint: Path) -> None:
+        loaded.append(checkpoint)
+        run.step = 2
+
+    run.load_checkpoint = load  # type: ignore[method-assign]
+    run.saver = SimpleNamespace(go_on_from=nothing, settle=nothing)  # type: ignore[assignment]
+    asyncio.run(go_on(run, theirs))
+    asyncio.run(restart(run, tmp_path / "run" / "checkpoints" / "none"))
+    assert loaded == [theirs, theirs]
+    assert run.step == 2
