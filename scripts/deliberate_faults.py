@@ -189,6 +189,8 @@ TRAINER_FAULTS = [
         ("any-look-is-progress", "if marks != self._marks:", "if True:"),
         ("second-stall-repeats-itself", "if self._num_stalls > 1", "if False"),
         ("shortest-wait-first", "key=lambda wait: wait.since", "key=lambda wait: -wait.since")),
+    *in_file("controller/grace.py", "controller/test_grace.py",
+        ("grace-counts-anew", "if self._end is None:\n", "if True:\n")),
     *in_file("controller/supervision.py", "controller/test_supervision.py",
         ("one-restart-of-the-policy-too-many", "if num_restarts >= ", "if num_restarts > "),
         ("half-a-step-saved", "if run.devices.is_in_step else run.save", "if False else run.save"),
