@@ -44,12 +44,13 @@ class Copier:
             self._working = asyncio.create_task(self._work())
 
     async def finish(self, timeout_s: float | None) -> None:
-        """Wait for what is being copied, but not for ever."""
-        working, self._working = self._working, None
+        """Wait for what is being copied, but not for ever; who is cancelled while it waits may wait again."""
+        if self._working is None:
+            return
         try:
-            if working is not None:
-                await asyncio.wait_for(working, timeout_s)
+            await asyncio.wait_for(asyncio.shield(self._working), timeout_s)
         except TimeoutError:
+            self._working.cancel()
             self._run.console.warn(f"the newest checkpoint was not copied to {self._mirror.url} in time")
 
     async def leave_behind(self, after: int, timeout_s: float) -> None:
