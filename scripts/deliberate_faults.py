@@ -193,6 +193,8 @@ TRAINER_FAULTS = [
         ("long-save-stands-still", 'if run.devices.phase == "save" else', "if False else"),
         ("disk-replaced", "wait not in self._run.saver.waits and ", ""),
         ("shortest-wait-first", "key=lambda wait: wait.since", "key=lambda wait: -wait.since")),
+    *in_file("controller/grace.py", "controller/test_grace.py",
+        ("grace-counts-anew", "if self._end is None:\n", "if True:\n")),
     *in_file("controller/supervision.py", "controller/test_supervision.py",
         ("one-restart-of-the-policy-too-many", "if num_restarts >= ", "if num_restarts > "),
         ("half-a-step-saved", "if run.devices.is_in_step else run.save", "if False else run.save"),

@@ -4,11 +4,14 @@ import argparse
 import asyncio
 import contextlib
 import errno
+import faulthandler
 import json
+import os
 import re
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -130,7 +133,7 @@ def _train(options: argparse.Namespace) -> None:
     if step is not None:
         print(f"{config.run_dir} is already finished: step {step} was its last. Raise trainer.steps or trainer.epochs")
         return
-    _run(_train_run(config))
+    _run(_train_run(config), config.recovery.grace_s)
 
 
 async def _train_run(config: "RunConfig") -> None:
@@ -172,7 +175,7 @@ def _doctor(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="skyrl-nat-doctor-") as folder:
         config.root_dir, config.name, config.resume = folder, "doctor", "never"
         config.tracking.backends = []
-        _run(_doctor_run(config))
+        _run(_doctor_run(config), config.recovery.grace_s)
 
 
 async def _doctor_run(config: "RunConfig") -> None:
@@ -204,7 +207,7 @@ def _evaluate(options: argparse.Namespace) -> None:
     refuse_secrets(config)
     # What a URL names is copied beside the run's own checkpoints, not into their place.
     with tempfile.TemporaryDirectory(prefix="fetched-", dir=config.run_dir) as folder:
-        _run(_evaluate_run(config, Path(folder)))
+        _run(_evaluate_run(config, Path(folder)), config.recovery.grace_s)
 
 
 async def _evaluate_run(config: "RunConfig", fetched: Path) -> None:
@@ -222,7 +225,8 @@ async def _evaluate_run(config: "RunConfig", fetched: Path) -> None:
 def _replay(options: argparse.Namespace) -> None:
     from skyrl_nat.controller.replay import Recording
 
-    _run(_replay_run(Recording(options.run, options.overrides), options.step))
+    recording = Recording(options.run, options.overrides)
+    _run(_replay_run(recording, options.step), recording.config.recovery.grace_s)
 
 
 async def _replay_run(recording: "Recording", step: int) -> None:
@@ -273,26 +277,55 @@ def resolve_name(config: "RunConfig") -> "RunConfig":
     return config
 
 
-def _run(work: "Coroutine[Any, Any, None]") -> None:
-    from skyrl_nat.config.recovery import STOP_SIGNALS
+def _run(work: "Coroutine[Any, Any, None]", grace_s: float) -> None:
+    """Run to the end; a first signal ends it in order, and within `grace_s` and `ENDING_S`, a third one at once."""
+    from skyrl_nat.config.recovery import ENDING_S, STOP_SIGNALS
+
+    is_told = threading.Event()
+    threading.Thread(target=_end_in_time, args=(is_told, grace_s + ENDING_S), daemon=True, name="the last end").start()
 
     async def with_signals() -> None:
         task, loop = asyncio.current_task(), asyncio.get_running_loop()
         num_signals = 0
 
         def stop(*_: object) -> None:
-            """End the work in order; a second signal changes nothing, since that takes its time, a third ends it."""
+            """End the work in order; a second signal changes nothing, since that takes its time."""
             nonlocal num_signals
             num_signals += 1
-            if task is not None and num_signals != 2 and not loop.is_closed():
-                loop.call_soon_threadsafe(task.cancel)
+            if num_signals == 1:
+                is_told.set()
+                if task is not None and not loop.is_closed():
+                    loop.call_soon_threadsafe(task.cancel)
+            elif num_signals > 2:
+                _end_here("the third signal ends it where it is")
 
         # The loop's own handlers would go with it, and a signal in what is then left of the process would end it.
         for number in STOP_SIGNALS:
             signal.signal(number, stop)
-        await work
+        try:
+            await work
+        finally:
+            # Threads that hang would be waited for as long as they like.
+            faulthandler.dump_traceback_later(ENDING_S, exit=True, file=2)  # pyright: ignore[reportArgumentType]
 
-    asyncio.run(with_signals())
+    try:
+        asyncio.run(with_signals())
+    finally:
+        faulthandler.cancel_dump_traceback_later()
+
+
+def _end_in_time(is_told: threading.Event, limit_s: float) -> None:
+    """Wait for the word to stop, and end the process if that takes longer than it may."""
+    is_told.wait()
+    time.sleep(limit_s)
+    faulthandler.dump_traceback(file=2)  # pyright: ignore[reportArgumentType]
+    _end_here(f"a run that is told to stop must end within {limit_s:g} s, it stands where the stacks above say")
+
+
+def _end_here(why: str) -> None:
+    """End the process at once, whatever it does; Ray's processes end with it."""
+    os.write(2, f"skyrl-nat: {why}. Go on with resume=latest\n".encode())
+    os._exit(EXIT_INTERRUPTED)
 
 
 def _say(error: SkyRLNatError, code: int) -> int:

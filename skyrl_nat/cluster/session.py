@@ -1,12 +1,16 @@
 """Starting or joining Ray, and what its nodes offer."""
 
+import asyncio
+import atexit
 import logging
 import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import traceback
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
 import ray
@@ -21,9 +25,15 @@ from skyrl_nat.engines.processes import children
 from skyrl_nat.engines.reaper import Reaper
 from skyrl_nat.errors import WorkerError
 
+logger = logging.getLogger(__name__)
+
 LOCAL_OBJECT_STORE_BYTES = 2 * 1024**3
 LOOK_S = 0.5
+RESERVES_S = 1
+"""Between two looks for a signal while resources are waited for; Ray counts whole seconds."""
 PUT_BACK_S = 0.001
+END_S = 30.0
+"""For Ray to end in order."""
 
 ACTOR_ENVIRONMENT = {
     "TOKENIZERS_PARALLELISM": "false",
@@ -34,11 +44,8 @@ ACTOR_ENVIRONMENT = {
 
 
 @contextmanager
-def ray_session(config: ClusterConfig) -> Iterator[list[NodeResources]]:
+def ray_session(config: ClusterConfig) -> Iterator[None]:
     """Join the cluster named by the config or `RAY_ADDRESS`, else start Ray on this machine.
-
-    Yields:
-        The nodes that are alive.
 
     Raises:
         WorkerError: If Ray cannot be reached or started.
@@ -52,7 +59,7 @@ def ray_session(config: ClusterConfig) -> Iterator[list[NodeResources]]:
     os.environ.setdefault("RAY_maximum_gcs_destroyed_actor_cached_count", "100")
     os.environ.setdefault("RAY_task_events_report_interval_ms", "0")
     os.environ.setdefault("RAY_LOG_MONITOR_MAX_OPEN_FILES", "20")
-    address = config.ray_address or os.environ.get("RAY_ADDRESS")
+    address = _address(config)
     was_running = ray.is_initialized()
     before, reaper = children(), None
     if not was_running:
@@ -68,12 +75,15 @@ def ray_session(config: ClusterConfig) -> Iterator[list[NodeResources]]:
             # Where this process is killed, Ray's agents would wait for its head for ever.
             reaper = Reaper(started)
     try:
-        yield _nodes(config, time.monotonic() + (config.start_timeout_s if address else 0))
+        yield
     finally:
-        if not was_running:
-            _shut_down()
+        has_ended = was_running or _shut_down()
         if reaper is not None:
-            reaper.dismiss()
+            (reaper.dismiss if has_ended else reaper.act)()
+
+
+def _address(config: ClusterConfig) -> str | None:
+    return config.ray_address or os.environ.get("RAY_ADDRESS")
 
 
 @contextmanager
@@ -91,21 +101,36 @@ def _own_signals() -> Iterator[None]:
             signal.signal(signal.SIGTERM, on_sigterm)
 
 
-def _shut_down() -> None:
-    """End Ray, which takes SIGTERM's handler away a second before it is through: it is put back again and again."""
-    if threading.current_thread() is not threading.main_thread():
-        ray.shutdown()
-        return
+def _shut_down() -> bool:
+    """End Ray within `END_S`, else say where it stands and leave it behind; return whether it has ended.
+
+    Ray takes SIGTERM's handler away a second before it is through: it is put back again and again.
+    """
     on_sigterm = signal.getsignal(signal.SIGTERM)
-    ending = threading.Thread(target=ray.shutdown)
+    is_main = threading.current_thread() is threading.main_thread()
+    ending = threading.Thread(target=ray.shutdown, daemon=True, name="the end of Ray")
     ending.start()
-    while ending.is_alive():
+    deadline = time.monotonic() + END_S
+    while ending.is_alive() and time.monotonic() < deadline:
         ending.join(PUT_BACK_S)
-        signal.signal(signal.SIGTERM, on_sigterm)
+        if is_main:
+            signal.signal(signal.SIGTERM, on_sigterm)
+    frame = sys._current_frames().get(ending.ident or 0)
+    if frame is None or not ending.is_alive():
+        return True
+    # Python's own end would call it again.
+    atexit.unregister(ray.shutdown)
+    place = traceback.extract_stack(frame)[-1]
+    logger.warning(
+        f"skyrl-nat: Ray must end within {END_S:g} s, it stands in `{place.name}` ({place.filename}:{place.lineno}). "
+        "It is left behind, and what it has started for this run is killed"
+    )
+    return False
 
 
-def _nodes(config: ClusterConfig, deadline: float) -> list[NodeResources]:
-    """Return the nodes that are alive, as soon as there are enough or the time is over: some may join late."""
+async def alive_nodes(config: ClusterConfig) -> list[NodeResources]:
+    """Return the nodes that are alive; in a cluster that was joined, some may do so late and are waited for."""
+    deadline = time.monotonic() + (config.start_timeout_s if _address(config) else 0)
     while True:
         found = [
             NodeResources(
@@ -118,7 +143,7 @@ def _nodes(config: ClusterConfig, deadline: float) -> list[NodeResources]:
         ]
         if len(usable_nodes(config, found)) >= config.num_nodes or time.monotonic() > deadline:
             return found
-        time.sleep(LOOK_S)
+        await asyncio.sleep(LOOK_S)
 
 
 def node_name(node: dict[str, Any]) -> str:
@@ -156,9 +181,9 @@ def _words(resources: Mapping[str, float]) -> str:
     return f"{resources.get('CPU', 0):g} CPUs and {resources.get('GPU', 0):g} GPUs"
 
 
-@contextmanager
-def reserved(plan: PlacementPlan, timeout_s: float) -> Iterator[PlacementGroup]:
-    """Hold the plan's resources: one bundle per node, all or none.
+@asynccontextmanager
+async def reserved(plan: PlacementPlan, timeout_s: float) -> AsyncIterator[PlacementGroup]:
+    """Hold the plan's resources: one bundle per node, all or none. Waiting for them can be cancelled.
 
     Raises:
         WorkerError: If they are not free within the time.
@@ -166,13 +191,16 @@ def reserved(plan: PlacementPlan, timeout_s: float) -> Iterator[PlacementGroup]:
     bundle = next(iter(plan.bundles))
     strategy = "STRICT_SPREAD" if len(plan.bundles) > 1 else "PACK"
     group = placement_group(list(plan.bundles), strategy=strategy)
+    deadline = time.monotonic() + timeout_s
     try:
-        if not group.wait(timeout_s):
-            raise WorkerError(
-                f"cluster.num_nodes ({len(plan.bundles)}) must find as many nodes with {_words(bundle)} free "
-                f"within {timeout_s:g} s, found {_free()}. Stop other jobs, or lower cluster.num_nodes or "
-                "cluster.num_gpus_per_node"
-            )
+        while not group.wait(RESERVES_S):
+            if time.monotonic() > deadline:
+                raise WorkerError(
+                    f"cluster.num_nodes ({len(plan.bundles)}) must find as many nodes with {_words(bundle)} free "
+                    f"within {timeout_s:g} s, found {_free()}. Stop other jobs, or lower cluster.num_nodes or "
+                    "cluster.num_gpus_per_node"
+                )
+            await asyncio.sleep(0)
         yield group
     finally:
         remove_placement_group(group)

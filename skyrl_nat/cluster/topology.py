@@ -15,7 +15,7 @@ from skyrl_nat.cluster.clients import RemoteEngine, RemoteEnvironments, RemoteRe
 from skyrl_nat.cluster.group import ActorGroup, BaseModelCalls, together
 from skyrl_nat.cluster.nodes import Nodes
 from skyrl_nat.cluster.placement import PlacementPlan, Slot, plan_placement, require_own_gpus
-from skyrl_nat.cluster.session import ray_session, reserved
+from skyrl_nat.cluster.session import alive_nodes, ray_session, reserved
 from skyrl_nat.config.cluster import Device, Strategy
 from skyrl_nat.config.rollout import EngineKind
 from skyrl_nat.config.run import RunConfig
@@ -38,6 +38,8 @@ ENGINES = {
 VALIDATION_DEADLINE_IN_JOBS = 12
 """A validation may start servers, run the ladder, the package's own tests and its MCP script before it counts as
 stuck: a slow answer gets its verdict, not a deadline."""
+WORKERS_S = 15.0
+"""For all workers to end their children in order; what is left then is killed with the session."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -140,11 +142,12 @@ async def start_topology(
         ConfigError: If the placement does not fit the nodes.
         WorkerError, EngineError, DeadlineError: If a worker does not come up.
     """
-    with ray_session(config.cluster) as nodes:
+    with ray_session(config.cluster):
+        nodes = await alive_nodes(config.cluster)
         plan = plan_placement(config.cluster, nodes, is_overlapped=config.trainer.staleness > 0)
         if not is_playing:
             plan = replace(plan, slots=tuple(plan.of_role("policy")))
-        with reserved(plan, config.cluster.start_timeout_s) as bundle:
+        async with reserved(plan, config.cluster.start_timeout_s) as bundle:
             starter = _Starter(config, plan, bundle, model_path, total_steps)
             topology = await starter.start()
             try:
@@ -154,10 +157,11 @@ async def start_topology(
 
 
 async def _shut_down(topology: Topology) -> None:
-    for group, method in ((topology.engines, "shutdown"), (topology.policy, "close")):
-        with contextlib.suppress(Exception):
-            # What is left is killed with the session; this only lets children end in order.
-            await asyncio.wait_for(group.call_all(method), 20)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(WORKERS_S):
+            for group, method in ((topology.engines, "shutdown"), (topology.policy, "close")):
+                with contextlib.suppress(Exception):
+                    await group.call_all(method)
 
 
 class _Starter:

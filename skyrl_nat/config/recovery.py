@@ -9,6 +9,9 @@ from skyrl_nat.config.checks import require_finite, require_not_negative, requir
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1)
 """End in order; the last one is what Slurm users ask for ahead of the time limit (`--signal=B:USR1@180`)."""
 
+ENDING_S = 75.0
+"""On top of `grace_s`: what rollouts, workers, Ray and trackers may take to end; each has its share of it."""
+
 
 class OnStall(StrEnum):
     """What the watchdog does about a stall; a second one without progress in between always stops the run."""
@@ -37,7 +40,8 @@ class RecoveryConfig:
     """Another node must have taken the place of a lost one within this time. If none has, the run goes on without the
     engines that were there, and ends if the policy was."""
     grace_s: float = 90.0
-    """After one of `STOP_SIGNALS`: time to end the optimizer step in flight and to save it."""
+    """After the first of `STOP_SIGNALS`: time to end the optimizer step in flight, to save it and to copy it to the
+    mirror, all together."""
     stall_timeout_s: float = 0.0
     """Time without progress after which the watchdog acts. Progress is an answered turn, a played or scored rollout, a
     computed micro-batch, a trained step, another phase, and a beginning or end of a checkpoint's checksums. 0 derives

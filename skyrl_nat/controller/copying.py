@@ -43,19 +43,20 @@ class Copier:
         if self._working is None or self._working.done():
             self._working = asyncio.create_task(self._work())
 
-    async def finish(self, timeout_s: float) -> None:
-        """Wait for what is being copied, but not for ever."""
-        working, self._working = self._working, None
+    async def finish(self, timeout_s: float | None) -> None:
+        """Wait for what is being copied, but not for ever; who is cancelled while it waits may wait again."""
+        if self._working is None:
+            return
         try:
-            if working is not None:
-                await asyncio.wait_for(working, timeout_s)
+            await asyncio.wait_for(asyncio.shield(self._working), timeout_s)
         except TimeoutError:
-            self._run.console.warn(f"the newest checkpoint was not copied to {self._mirror.url} within {timeout_s:g} s")
+            self._working.cancel()
+            self._run.console.warn(f"the newest checkpoint was not copied to {self._mirror.url} in time")
 
     async def leave_behind(self, after: int, timeout_s: float) -> None:
         """Make copies of later steps count no more: they are of a branch that the run goes back from."""
         try:
-            steps = await asyncio.wait_for(_in_thread(functools.partial(self._mirror.set_aside, after)), timeout_s)
+            steps = await asyncio.wait_for(in_thread(functools.partial(self._mirror.set_aside, after)), timeout_s)
         except Exception as error:  # noqa: BLE001 - whatever a file system of fsspec raises
             self._run.console.warn(
                 f"{self._mirror.url} may hold checkpoints of steps that are left behind: {error!r:.300}"
@@ -71,7 +72,7 @@ class Copier:
             checkpoint, self._next = self._next, None
             step, started = step_of(checkpoint), time.monotonic()
             try:
-                await _in_thread(functools.partial(self._copy_and_tidy, checkpoint))
+                await in_thread(functools.partial(self._copy_and_tidy, checkpoint))
             except Exception as error:  # noqa: BLE001 - whatever a file system of fsspec raises
                 self._num_failures += 1
                 self._run.console.warn(
@@ -88,7 +89,7 @@ class Copier:
         self._mirror.keep(kept | {step_of(checkpoint)})
 
 
-async def _in_thread(call: Callable[[], T]) -> T:
+async def in_thread(call: Callable[[], T]) -> T:
     """Return what a call returns; it runs in a thread that keeps no process alive."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -106,5 +107,5 @@ async def _in_thread(call: Callable[[], T]) -> T:
         else:
             settle(lambda: done.set_result(result))
 
-    threading.Thread(target=run, daemon=True, name="mirror").start()
+    threading.Thread(target=run, daemon=True, name="left-behind").start()
     return await done

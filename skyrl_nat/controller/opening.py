@@ -1,6 +1,8 @@
 """Opening a run: data, model, folder and workers, checked in the order of what costs least."""
 
+import asyncio
 import contextlib
+import faulthandler
 import json
 import platform
 import subprocess
@@ -15,8 +17,10 @@ from skyrl_nat.checkpoint.pretrained import resolve_model
 from skyrl_nat.cluster.topology import start_topology
 from skyrl_nat.config.load import save_config
 from skyrl_nat.config.run import RunConfig
+from skyrl_nat.controller.copying import in_thread
 from skyrl_nat.controller.evaluate import comparable_rewards, is_evaluated, known_rewards, recorded_evaluations
 from skyrl_nat.controller.run import Run, RunData, open_checkpoints
+from skyrl_nat.controller.watchdog import end_if_stuck
 from skyrl_nat.data.specs import load_tasks, open_tasks
 from skyrl_nat.data.task_source import TaskList, check_disjoint
 from skyrl_nat.engines.model_folder import num_query_heads
@@ -31,6 +35,10 @@ BATCH_PLAN = "batch_plan.json"
 """File of a run folder: every batch word as a number."""
 VERSIONS = "versions.json"
 """File of a run folder: what its numbers depend on."""
+TRACKERS_S = 20.0
+"""For the trackers to close, once the run was told to stop."""
+UNHURRIED_S = 60.0
+"""The same at any other end: longer than WandB waits for its own."""
 
 
 @contextlib.asynccontextmanager
@@ -66,8 +74,7 @@ async def open_run(
             _write_json(config.run_dir / BATCH_PLAN, plan)
         console.set_total(config.total_steps(len(data.train_tasks)))
         console.status("starting Ray and the workers")
-        tracker = Tracker(config.tracking, config.run_dir, config.to_dict(), console)
-        try:
+        async with _tracking(config, console) as tracker:
             updates = config.total_steps(len(data.train_tasks)) * config.trainer.updates_per_batch
             async with start_topology(config, model_path, updates) as topology:
                 run = Run(
@@ -80,13 +87,39 @@ async def open_run(
                 )
                 await _begin(run, start, is_training=is_training)
                 async with run.gateway or contextlib.nullcontext():
+                    faulthandler.cancel_dump_traceback_later()
                     try:
                         yield run
                     finally:
-                        await run.producer.close()
-                        await run.saver.close(config.recovery.grace_s)
-        finally:
-            tracker.close()
+                        end_if_stuck(config)
+                        await _close(run)
+
+
+@contextlib.asynccontextmanager
+async def _tracking(config: RunConfig, console: ConsoleBackend) -> AsyncIterator[Tracker]:
+    """Open the trackers, and close them within a limit; a start or an end in the block that hangs is ended."""
+    tracker, limit_s = Tracker(config.tracking, config.run_dir, config.to_dict(), console), UNHURRIED_S
+    end_if_stuck(config)
+    try:
+        yield tracker
+    except asyncio.CancelledError:
+        limit_s = TRACKERS_S
+        raise
+    finally:
+        try:
+            await asyncio.wait_for(in_thread(tracker.close), limit_s)
+        except TimeoutError:
+            console.warn(f"trackers must close within {limit_s:g} s: what they have not sent stays in the run folder")
+        faulthandler.cancel_dump_traceback_later()
+
+
+async def _close(run: Run) -> None:
+    """Give up what is played, and end what is written; both within the grace."""
+    run.grace.begin()
+    closing = asyncio.ensure_future(run.producer.close())
+    if not (await asyncio.wait([closing], timeout=run.grace.closing_s))[0]:
+        run.console.warn("rollouts in flight did not end when they were told to, and are left behind")
+    await run.saver.close(run.grace)
 
 
 async def _begin(run: Run, start: Path | None, *, is_training: bool) -> None:

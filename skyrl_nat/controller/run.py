@@ -18,6 +18,7 @@ from skyrl_nat.config.run import RunConfig
 from skyrl_nat.controller.accounting import StepAccountant
 from skyrl_nat.controller.devices import Devices
 from skyrl_nat.controller.evaluate import forget_later
+from skyrl_nat.controller.grace import Grace
 from skyrl_nat.controller.keeper import Keeper
 from skyrl_nat.controller.saving import Saver, restore
 from skyrl_nat.controller.update import Coefficients
@@ -77,9 +78,7 @@ class Run:
         self.console = console
         self.tracker = tracker
         self.topology = topology
-        self.policy = topology.policy
-        self.reference = topology.reference
-        self.engines = topology.engines
+        self.policy, self.reference, self.engines = topology.policy, topology.reference, topology.engines
         self.data = data
         self.total_steps = config.total_steps(len(data.train_tasks))
         self.step = 0
@@ -91,6 +90,7 @@ class Run:
         self.coefficients = Coefficients(config.algorithm.kl_coefficient, config.algorithm.entropy_coefficient)
         self.checkpoints = open_checkpoints(config, warn=console.warn)
         self.saver = Saver(self, self.checkpoints)
+        self.grace = Grace(config.recovery.grace_s)
         self.recorder = RolloutRecorder(self.folder / "rollouts")
         self.pool = EnginePool(
             topology.engine_clients,

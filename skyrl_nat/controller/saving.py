@@ -14,6 +14,7 @@ from skyrl_nat.checkpoint.manifest import check_sizes
 from skyrl_nat.checkpoint.mirror import mirror_of
 from skyrl_nat.cluster.group import Wait, waiting
 from skyrl_nat.controller.copying import Copier
+from skyrl_nat.controller.grace import Grace
 from skyrl_nat.controller.update import Coefficients
 from skyrl_nat.errors import CheckpointError, DeadlineError, SkyRLNatError
 from skyrl_nat.rollouts.recorded import read_groups
@@ -148,18 +149,18 @@ class Saver:
         if self._copier:
             await self._copier.finish(self._run.config.cluster.call_timeout_s)
 
-    async def close(self, timeout_s: float) -> None:
-        """Wait for what is being written, but not for ever; what is not complete by then is given up."""
+    async def close(self, grace: Grace) -> None:
+        """Wait for what is being written and copied, but not for ever; what is not complete by then is given up."""
         writing, self._writing = self._writing, None
         try:
             if writing is not None:
-                await asyncio.wait_for(writing, timeout_s)
+                await asyncio.wait_for(writing, grace.left_s)
         except SkyRLNatError as error:
             self._run.console.warn(f"a checkpoint was not written: {error}")
         except TimeoutError:
-            self._run.console.warn(f"a checkpoint was not written within {timeout_s:g} s and is given up")
+            self._run.console.warn(f"a checkpoint was not written within {grace.seconds:g} s and is given up")
         if self._copier:
-            await self._copier.finish(timeout_s)
+            await self._copier.finish(grace.left_s)
 
     async def _write(self, part: Path, state: dict[str, Any], *, is_background: bool) -> None:
         policy, step = self._run.policy, int(state["step"])

@@ -1,7 +1,7 @@
 """Training that outlives its workers: keeper and watchdog beside the loop, new policy ranks, a save at the end."""
 
 import asyncio
-import time
+import faulthandler
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -33,6 +33,7 @@ async def train_to_the_end(run: Run) -> None:
                 cause = None
             await supervised(run, _train(run))
             await run.saver.finish()
+            faulthandler.cancel_dump_traceback_later()
             return
         except (asyncio.CancelledError, StalledError):
             if cause is None:
@@ -71,18 +72,22 @@ async def supervised(run: Run, work: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         await _let_step_end(run, working)
         raise
+    except StalledError:
+        run.grace.begin()
+        raise
     finally:
+        ended = asyncio.gather(working, *others, return_exceptions=True)
         for task in [working, *others]:
             task.cancel()
-        await asyncio.gather(working, *others, return_exceptions=True)
+        await asyncio.wait([ended], timeout=run.grace.closing_s)
 
 
 async def _let_step_end(run: Run, working: asyncio.Future[Any]) -> None:
     """Wait until the policy is that of a whole step, and no checkpoint is half written."""
+    run.grace.begin()
     if run.devices.is_in_step:
         run.console.warn(f"stopping: step {run.step + 1} is trained to its end, then saved")
-    deadline = time.monotonic() + run.config.recovery.grace_s
-    while run.devices.is_in_step and not working.done() and time.monotonic() < deadline:  # noqa: ASYNC110
+    while run.devices.is_in_step and not working.done() and run.grace.left_s:  # noqa: ASYNC110
         await asyncio.sleep(_LOOK_S)
 
 
@@ -93,9 +98,10 @@ async def _train(run: Run) -> None:
 
 
 async def _save_last_step(run: Run) -> None:
+    run.grace.begin()
     end = run.saver.settle if run.devices.is_in_step else run.save_last_step
     try:
-        await asyncio.wait_for(end(), run.config.recovery.grace_s)
+        await asyncio.wait_for(end(), run.grace.left_s)
     except SkyRLNatError as error:
         run.console.warn(f"step {run.step} could not be saved: {error}")
     except TimeoutError:

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from skyrl_nat.cluster.group import Wait
 from skyrl_nat.cluster.inspection import stacks_of
-from skyrl_nat.config.recovery import OnStall
+from skyrl_nat.config.recovery import ENDING_S, OnStall
+from skyrl_nat.config.run import RunConfig
 from skyrl_nat.controller.run import Run
 from skyrl_nat.errors import StalledError
 
@@ -62,7 +63,8 @@ class Watchdog:
                 await asyncio.sleep(min(limit / LOOKS_PER_LIMIT, 5.0))
                 await self.look()
         finally:
-            faulthandler.cancel_dump_traceback_later()
+            # A new policy comes next, or the end of the run.
+            end_if_stuck(self._run.config)
 
     async def look(self) -> None:
         """Compare with the last look, and act if the limit is over."""
@@ -132,6 +134,19 @@ class Watchdog:
                 out.write(f"== controller, task {task.get_name()}\n")
                 task.print_stack(file=out)
         return file
+
+
+def end_if_stuck(config: RunConfig) -> None:
+    """End the process, with all stacks, if what no watchdog sees outlasts all its deadlines together.
+
+    That is the start of a run, a new policy, and the end; `faulthandler.cancel_dump_traceback_later` takes it back.
+    """
+    recovery, cluster = config.recovery, config.cluster
+    starts_s = recovery.node_timeout_s + 3 * cluster.start_timeout_s
+    starts_s += cluster.num_engines_per_gpu * config.engine.start_timeout_s
+    limit_s = starts_s + 6 * cluster.call_timeout_s + recovery.grace_s + ENDING_S
+    # Not `sys.stderr`, which in a notebook is no file.
+    faulthandler.dump_traceback_later(limit_s, exit=True, file=2)  # pyright: ignore[reportArgumentType]
 
 
 def describe(waits: list[Wait]) -> str:

@@ -3,6 +3,7 @@
 Runs as a process of its own that imports nothing of ours and waits for the end of its input.
 """
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -10,6 +11,9 @@ from collections.abc import Iterable
 from typing import TextIO
 
 import psutil
+
+KILLS_S = 5.0
+"""For the reaper to kill all."""
 
 
 class Reaper:
@@ -27,6 +31,13 @@ class Reaper:
         )
         assert self._process.stdin is not None
         print(json.dumps(known), file=self._process.stdin, flush=True)
+
+    def act(self) -> None:
+        """Let the reaper end them now, while this process lives."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(KILLS_S)
 
     def dismiss(self) -> None:
         """End the reaper, which ends nobody; for what was shut down in order."""

@@ -83,7 +83,7 @@ def test_sigterm_saves_the_step_in_flight_and_a_second_one_does_not_break_it(fol
 @pytest.mark.timeout(400)
 def test_usr1_in_advance_makes_two_ranks_save_one_step_once_within_the_grace(folder):
     """CK-11: before and after it, signals to the second rank alone change nothing."""
-    names = ("name=advance", "cluster.num_policy_ranks=2", "recovery.grace_s=10", "checkpoint.every_steps=0")
+    names = ("name=advance", "cluster.num_policy_ranks=2", "recovery.grace_s=20", "checkpoint.every_steps=0")
     process = small_run.start(folder, *small_run.LONG, *names)
     small_run.wait_for_step(folder, "advance", 2, process)
     second = small_run.pid_of(folder, "advance", "policy", 1)
@@ -96,7 +96,7 @@ def test_usr1_in_advance_makes_two_ranks_save_one_step_once_within_the_grace(fol
         time.sleep(0.1)
     checkpoints = folder / "runs" / "advance" / "checkpoints"
     while not (saved := list(checkpoints.glob("step_*/manifest.json"))):
-        assert time.monotonic() - started < 2 * 10, "the end of the step and the save have 10 s each"
+        assert time.monotonic() - started < 20 + 1, "the end of the step and its save have 20 s together"
         time.sleep(0.05)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 130, output

@@ -1,7 +1,7 @@
 """Several Ray nodes: workers are spread, a lost node is replaced or done without, and what cannot be is said."""
 
+import asyncio
 import json
-import os
 import re
 import time
 
@@ -114,15 +114,18 @@ def test_resources_that_another_job_holds_are_waited_for_and_then_named_and_give
     """RY-01."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
     ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False)
+    plan = PlacementPlan(slots=(), bundles=({"CPU": 1.0},), num_threads=1)
+    asked = r"\(1\) must find as many nodes with 1 CPUs and 0 GPUs free within 1 s, found \S+: 0 CPUs and 0 GPUs"
+
+    async def scenario() -> None:
+        async with reserved(plan, 30):
+            with pytest.raises(WorkerError, match=asked):
+                async with reserved(plan, 1):
+                    pytest.fail("another job holds them")
+        async with reserved(plan, 30):
+            assert ray.available_resources().get("CPU", 0) == 0
+
     try:
-        plan = PlacementPlan(slots=(), bundles=({"CPU": 1.0},), num_threads=1)
-        with reserved(plan, 30):
-            asked = (
-                r"\(1\) must find as many nodes with 1 CPUs and 0 GPUs free within 1 s, found \S+: 0 CPUs and 0 GPUs"
-            )
-            with pytest.raises(WorkerError, match=asked), reserved(plan, 1):
-                pass
-        with reserved(plan, 30):
-            assert os.getpid()
+        asyncio.run(scenario())
     finally:
         ray.shutdown()

@@ -1,7 +1,6 @@
 """Who waits for a node, how long, and what nodes are called."""
 
 import asyncio
-import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -100,7 +99,9 @@ def test_nodes_that_join_late_are_waited_for_but_not_for_ever(monkeypatch: pytes
     looks = [joined[:1], joined[:1], joined]
     monkeypatch.setattr(session, "LOOK_S", 0.01)
     monkeypatch.setattr(session.ray, "nodes", lambda: looks.pop(0) if len(looks) > 1 else looks[0])
-    found = session._nodes(ClusterConfig(num_nodes=2), time.monotonic() + 30)
+    joins = ClusterConfig(num_nodes=2, ray_address="10.0.0.1:6379")
+    found = asyncio.run(session.alive_nodes(joins))
     assert [node.name for node in found] == ["a", "b"]
     looks[:] = [joined[:1]]
-    assert len(session._nodes(ClusterConfig(num_nodes=2), time.monotonic() + 0.05)) == 1
+    joins.start_timeout_s = 0.05
+    assert len(asyncio.run(session.alive_nodes(joins))) == 1

@@ -8,6 +8,7 @@ import pytest
 from saved_run import Run, refuse, saved_weights
 
 from skyrl_nat.checkpoint.mirror import Mirror
+from skyrl_nat.controller.grace import Grace
 
 
 def test_copies_go_to_the_mirror_and_are_kept_like_checkpoints(tmp_path: Path) -> None:
@@ -72,3 +73,32 @@ def test_going_on_from_an_older_checkpoint_is_clear_in_the_mirror_too(tmp_path: 
     assert run.checkpoints.latest() == tmp_path / "step_000001"
     assert Mirror("memory://older/run").steps() == [1]
     assert run.said == ["steps 2 in memory://older/run: left behind by this start"]
+
+
+@pytest.mark.parametrize("is_in_time", [True, False])
+def test_a_stop_while_the_last_copy_is_waited_for_leaves_it_the_grace(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_in_time: bool
+) -> None:
+    run, url = Run(tmp_path, mirror=f"memory://stopped{is_in_time}"), f"memory://stopped{is_in_time}/run"
+    push, may_push, grace = Mirror.push, threading.Event(), Grace(30 if is_in_time else 0.1)
+
+    def slow(mirror: Mirror, checkpoint: Path) -> None:
+        assert may_push.wait(30)
+        push(mirror, checkpoint)
+
+    async def work() -> None:
+        await run.step_and_save(1)
+        waiting = asyncio.create_task(run.saver.finish())
+        await asyncio.sleep(0.05)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        if is_in_time:
+            may_push.set()
+        grace.begin()
+        await run.saver.close(grace)
+        assert Mirror(url).steps() == ([1] if is_in_time else [])
+        may_push.set()
+
+    monkeypatch.setattr(Mirror, "push", slow)
+    asyncio.run(work())
+    assert run.said == ([] if is_in_time else [f"the newest checkpoint was not copied to {url} in time"])

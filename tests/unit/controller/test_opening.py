@@ -3,8 +3,10 @@
 import asyncio
 import json
 import shutil
+import threading
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,7 +16,7 @@ from skyrl_nat.cli import main
 from skyrl_nat.config.load import load_config, save_config
 from skyrl_nat.config.run import RunConfig
 from skyrl_nat.controller import evaluate as evaluating
-from skyrl_nat.controller import opening
+from skyrl_nat.controller import grace, opening
 from skyrl_nat.controller.evaluate import EVALUATIONS, is_evaluated
 from skyrl_nat.controller.opening import find_checkpoint, finished_step
 from skyrl_nat.controller.run import Run
@@ -274,3 +276,42 @@ def test_a_restart_before_the_first_save_goes_back_to_the_checkpoint_of_another_
     asyncio.run(restart(run, tmp_path / "run" / "checkpoints" / "none"))
     assert loaded == [theirs, theirs]
     assert run.step == 2
+
+
+def test_what_hangs_at_the_end_of_a_stopped_run_is_said_and_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rollouts that do not end, a checkpoint that was given 0.1 s and trackers that do not close."""
+    free, said, closed = threading.Event(), [], []
+
+    async def for_ever() -> None:
+        await asyncio.Event().wait()
+
+    async def save(grace_of_run: grace.Grace) -> None:
+        closed.append(grace_of_run.seconds)
+
+    async def scenario() -> None:
+        run: Any = SimpleNamespace(
+            grace=grace.Grace(0.1),
+            console=console,
+            producer=SimpleNamespace(close=for_ever),
+            saver=SimpleNamespace(close=save),
+        )
+        async with opening._tracking(config_of(tmp_path), console):
+            await opening._close(run)
+            raise asyncio.CancelledError
+
+    console: Any = SimpleNamespace(warn=said.append)
+    monkeypatch.setattr(opening, "Tracker", lambda *_: SimpleNamespace(close=free.wait))
+    monkeypatch.setattr(opening, "TRACKERS_S", 0.1)
+    monkeypatch.setattr(grace, "CLOSING_S", 0.1)
+    try:
+        with pytest.raises(asyncio.CancelledError):
+            asyncio.run(scenario())
+    finally:
+        free.set()
+    assert closed == [0.1]
+    assert said == [
+        "rollouts in flight did not end when they were told to, and are left behind",
+        "trackers must close within 0.1 s: what they have not sent stays in the run folder",
+    ]

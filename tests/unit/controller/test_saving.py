@@ -9,6 +9,7 @@ from fakes import LocalCalls
 from saved_run import AHEAD, LOST, Rank, Run, refuse, saved_weights
 
 from skyrl_nat.checkpoint.manager import CheckpointManager, read_state
+from skyrl_nat.controller.grace import Grace
 from skyrl_nat.controller.saving import restore
 from skyrl_nat.controller.update import Coefficients
 from skyrl_nat.errors import CheckpointError, LostWorkerError, SilentWorkerError
@@ -236,7 +237,9 @@ def test_what_does_not_come_to_an_end_is_given_up_and_leaves_nothing_half(tmp_pa
     async def work() -> None:
         run.rank.may_write.clear()
         await run.step_and_save(1)
-        await run.saver.close(0.1)
+        grace = Grace(0.1)
+        grace.begin()
+        await run.saver.close(grace)
         run.rank.may_write.set()
 
     asyncio.run(work())

@@ -1,6 +1,7 @@
 """Training that goes on with a new policy, and a stop that keeps the step in flight."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
 from typing import Any
@@ -8,7 +9,8 @@ from typing import Any
 import pytest
 
 from skyrl_nat.config.recovery import RecoveryConfig
-from skyrl_nat.controller import supervision
+from skyrl_nat.controller import grace, supervision
+from skyrl_nat.controller.grace import Grace
 from skyrl_nat.errors import LostWorkerError, StalledError, WeightSyncError, WorkerError
 
 
@@ -22,7 +24,8 @@ class Run:
         self.num_needed = 1
         self.is_policy_ill = False
         self.devices = SimpleNamespace(is_in_step=False)
-        self.config = SimpleNamespace(recovery=RecoveryConfig(max_policy_restarts=2, grace_s=5))
+        self.config = SimpleNamespace(recovery=RecoveryConfig(max_policy_restarts=2))
+        self.grace = Grace(5)
         self.console = SimpleNamespace(warn=lambda text: None)
         self.keeper = SimpleNamespace(keep=for_ever)
         self.policy = SimpleNamespace(probe=self.probe)
@@ -168,13 +171,69 @@ def test_stalled_run_saves_its_last_step() -> None:
 def test_stop_saves_nothing_that_is_no_whole_step() -> None:
     async def work(run: Run) -> None:
         run.step, run.devices.is_in_step = 5, True
-        await for_ever()
+        await asyncio.sleep(0.2)
+        raise LostWorkerError("policy 0 died in the middle of it")
 
     run = Run(work)
-    run.config.recovery.grace_s = 0.2
     asyncio.run(stop_after(run, 0.1))
     assert run.saved_step == 0
     assert run.is_settled, "a checkpoint of an earlier step is waited for"
+
+
+@pytest.mark.parametrize(("step_s", "save_s", "saved"), [(0.8, None, 4), (0.5, 0.2, 5), (None, 0.0, 4)])
+def test_the_end_of_the_step_and_its_save_share_one_grace(
+    step_s: float | None, save_s: float | None, saved: int
+) -> None:
+    """In parts of the grace of 2 s; None is for ever. A save that fits is made, and nothing outlasts the grace."""
+    told: list[float] = []
+
+    class Slow(Run):
+        async def save_last_step(self) -> None:
+            await (for_ever() if save_s is None else asyncio.sleep(2 * save_s))
+            await super().save_last_step()
+
+    async def work(run: Run) -> None:
+        run.step, run.saved_step, run.devices.is_in_step = 4, 4, True
+        asyncio.get_running_loop().call_soon(training[0].cancel)
+        told.append(time.monotonic())
+        await (for_ever() if step_s is None else asyncio.sleep(2 * step_s))
+        run.step, run.devices.is_in_step = 5, False
+        await for_ever()
+
+    training: list[asyncio.Task[None]] = []
+
+    async def scenario() -> None:
+        training.append(asyncio.create_task(supervision.train_to_the_end(run)))  # type: ignore[arg-type]
+        with pytest.raises(asyncio.CancelledError):
+            await training[0]
+
+    run = Slow(work)
+    run.grace = Grace(2)
+    asyncio.run(scenario())
+    assert time.monotonic() - told[0] <= 2 + 1
+    assert run.saved_step == saved
+
+
+def test_work_that_does_not_heed_its_end_is_left_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(run: Run) -> None:
+        while True:
+            try:
+                await asyncio.wait_for(free.wait(), 60)
+                return
+            except asyncio.CancelledError:
+                continue
+
+    async def scenario() -> None:
+        nonlocal free
+        free = asyncio.Event()
+        await stop_after(run, 0.05)
+        free.set()
+
+    free = asyncio.Event()
+    monkeypatch.setattr(grace, "CLOSING_S", 0.1)
+    run = Run(work)
+    run.grace = Grace(0.1)
+    asyncio.run(asyncio.wait_for(scenario(), 30))
 
 
 async def stop_after(run: Any, seconds: float) -> None:

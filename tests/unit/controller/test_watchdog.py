@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from skyrl_nat.cluster.group import Wait
-from skyrl_nat.config.recovery import OnStall, RecoveryConfig
+from skyrl_nat.config.recovery import ENDING_S, OnStall, RecoveryConfig
 from skyrl_nat.controller import watchdog
 from skyrl_nat.controller.watchdog import Watchdog, describe
 from skyrl_nat.errors import StalledError
@@ -285,6 +285,28 @@ def test_a_save_may_take_as_long_as_its_call(run: Any) -> None:
 def test_a_limit_of_the_config_holds_in_a_save_too(run: Any) -> None:
     run.devices.phase, run.account.slowest_step_s = "save", 2.0
     assert Watchdog(run).limit_s == LIMIT_S
+
+
+def test_what_comes_after_the_watchdog_is_ended_too_if_it_outlasts_all_deadlines(
+    run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """120 + 3 x 300 s of starts, 2 engines on a GPU x 600 s, 6 calls x 1800 s, 90 s of grace and the end itself."""
+    armed: list[tuple[float, bool]] = []
+
+    def arm(limit_s: float, *, exit: bool, **_: Any) -> None:
+        armed.append((limit_s, exit))
+
+    async def watch_and_end() -> None:
+        watching = asyncio.create_task(Watchdog(run).watch())
+        await asyncio.sleep(0)
+        watching.cancel()
+        await asyncio.gather(watching, return_exceptions=True)
+
+    monkeypatch.setattr(watchdog.faulthandler, "dump_traceback_later", arm)
+    run.config.cluster = SimpleNamespace(call_timeout_s=1800.0, start_timeout_s=300.0, num_engines_per_gpu=2)
+    run.config.engine = SimpleNamespace(start_timeout_s=600.0)
+    asyncio.run(watch_and_end())
+    assert armed == [(2 * LIMIT_S, True), (120 + 3 * 300 + 2 * 600 + 6 * 1800 + 90 + ENDING_S, True)]
 
 
 def test_longest_waits_are_named_first() -> None:
