@@ -185,7 +185,7 @@ async def _doctor_run(config: "RunConfig") -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> None:
-    from skyrl_nat.checkpoint.manager import CheckpointManager
+    from skyrl_nat.checkpoint.manager import CheckpointManager, held
     from skyrl_nat.config.load import config_from_file
 
     config = config_from_file(options.run / "config.yaml", options.overrides)
@@ -197,7 +197,8 @@ def _evaluate(options: argparse.Namespace) -> None:
     config.root_dir = str(options.run.resolve().parent)
     config.name = options.run.resolve().name
     config.resume = str(checkpoint)
-    _run(_evaluate_run(config))
+    with held(checkpoint):
+        _run(_evaluate_run(config))
 
 
 async def _evaluate_run(config: "RunConfig") -> None:

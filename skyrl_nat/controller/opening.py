@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from skyrl_nat.checkpoint.manager import read_state, step_of
+from skyrl_nat.checkpoint.manager import held, read_state, step_of
 from skyrl_nat.checkpoint.mirror import Mirror, mirror_of
 from skyrl_nat.checkpoint.pretrained import resolve_model
 from skyrl_nat.cluster.topology import start_topology
@@ -44,41 +44,44 @@ async def open_run(config: RunConfig, *, is_training: bool = True) -> AsyncItera
     data = load_data(config)
     if is_training:
         open_checkpoints(config).recover()
-    start = find_checkpoint(config)
-    if config.rollout.harness:
-        find_harness(config.rollout.harness)
-    model_path = resolve_model(config.model.path)
-    config.check_heads(num_query_heads(model_path))
-    if is_training:
-        prepare_folder(config)
-    with ConsoleBackend() as console:
-        plan = config.batch_plan(len(data.train_tasks))
-        console.table("Batch plan", ("word", "number"), [(name, f"{number:,}") for name, number in plan.items()])
+    with contextlib.ExitStack() as reading:
+        start = find_checkpoint(config)
+        reading.enter_context(held(start))
+        if config.rollout.harness:
+            find_harness(config.rollout.harness)
+        model_path = resolve_model(config.model.path)
+        config.check_heads(num_query_heads(model_path))
         if is_training:
-            _write_json(config.run_dir / BATCH_PLAN, plan)
-        console.set_total(config.total_steps(len(data.train_tasks)))
-        console.status("starting Ray and the workers")
-        tracker = Tracker(config.tracking, config.run_dir, config.to_dict(), console)
-        try:
-            updates = config.total_steps(len(data.train_tasks)) * config.trainer.updates_per_batch
-            async with start_topology(config, model_path, updates) as topology:
-                run = Run(
-                    config,
-                    topology,
-                    model_path=model_path,
-                    data=data,
-                    console=console,
-                    tracker=tracker,
-                )
-                await _begin(run, start, is_training=is_training)
-                async with run.gateway or contextlib.nullcontext():
-                    try:
-                        yield run
-                    finally:
-                        await run.producer.close()
-                        await run.saver.close(config.recovery.grace_s)
-        finally:
-            tracker.close()
+            prepare_folder(config)
+        with ConsoleBackend() as console:
+            plan = config.batch_plan(len(data.train_tasks))
+            console.table("Batch plan", ("word", "number"), [(name, f"{number:,}") for name, number in plan.items()])
+            if is_training:
+                _write_json(config.run_dir / BATCH_PLAN, plan)
+            console.set_total(config.total_steps(len(data.train_tasks)))
+            console.status("starting Ray and the workers")
+            tracker = Tracker(config.tracking, config.run_dir, config.to_dict(), console)
+            try:
+                updates = config.total_steps(len(data.train_tasks)) * config.trainer.updates_per_batch
+                async with start_topology(config, model_path, updates) as topology:
+                    run = Run(
+                        config,
+                        topology,
+                        model_path=model_path,
+                        data=data,
+                        console=console,
+                        tracker=tracker,
+                    )
+                    await _begin(run, start, is_training=is_training)
+                    reading.close()
+                    async with run.gateway or contextlib.nullcontext():
+                        try:
+                            yield run
+                        finally:
+                            await run.producer.close()
+                            await run.saver.close(config.recovery.grace_s)
+            finally:
+                tracker.close()
 
 
 async def _begin(run: Run, start: Path | None, *, is_training: bool) -> None:
@@ -152,8 +155,10 @@ def find_checkpoint(config: RunConfig) -> Path | None:
         if step_of(Path(name)) < 0:
             raise ConfigError(f"resume must end with the folder of a checkpoint, got {config.resume}. Add /step_000010")
         return Mirror(url).fetch(step_of(Path(name)), open_checkpoints(config))
-    read_state(Path(config.resume), is_thorough=True)
-    return Path(config.resume)
+    named = Path(config.resume)
+    with held(named):
+        read_state(named, is_thorough=True)
+    return named
 
 
 def _newest(config: RunConfig) -> Path | None:
