@@ -1,10 +1,13 @@
 """What leaves the program when a command fails: one sentence and an exit code."""
 
 import errno
+from pathlib import Path
 
 import pytest
 
 from skyrl_nat import cli
+from skyrl_nat.checkpoint.manager import CheckpointManager
+from skyrl_nat.config.load import load_config, save_config
 from skyrl_nat.errors import ConfigError, StoppedError, WorkerError
 
 
@@ -27,6 +30,26 @@ def test_every_failure_is_a_sentence_and_a_code(monkeypatch, capsys, error: Base
     printed = capsys.readouterr().err
     assert text in printed
     assert len(printed.splitlines()) == 1
+
+
+def test_the_checkpoint_that_is_evaluated_stays_until_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """CK-10: its run trains on and keeps 1."""
+    checkpoints = CheckpointManager(tmp_path / "checkpoints", keep_last=1)
+
+    def save(step: int) -> list[str]:
+        checkpoints.commit(checkpoints.begin(step), {"step": step})
+        return [path.name for path in checkpoints.all()]
+
+    found: list[list[str]] = []
+
+    async def evaluate(config: object) -> None:
+        found.append(save(2))
+
+    save_config(load_config([]), tmp_path / "config.yaml")
+    save(1)
+    monkeypatch.setattr(cli, "_evaluate_run", evaluate)
+    assert cli.main(["evaluate", str(tmp_path)]) == 0
+    assert [*found, save(3)] == [["step_000001", "step_000002"], ["step_000003"]]
 
 
 def test_faults_of_the_program_keep_their_traceback(monkeypatch):
