@@ -345,6 +345,7 @@ TRAINER_FAULTS = [
     *in_file("checkpoint/manager.py", "checkpoint/test_manager.py",
         ("steps-in-order-of-text", "key=step_of)", "key=lambda path: path.name)"),
         ("worst-one-kept", "(rewards[step], step)", "(-rewards[step], step)"),
+        ("held-one-deleted", "if not _lock(file, fcntl.LOCK_EX):", "if False:"),
         ("link-deleted", " and not path.is_symlink()), key", "), key")),
     *in_file("checkpoint/manifest.py", "checkpoint/test_manifest.py",
         ("changed-bits-unnoticed", "hexdigest() != manifest", "hexdigest() is manifest"),

@@ -1,8 +1,10 @@
 """Policy workers for tests: one rank in this process, or several in spawned ones."""
 
+import math
 import multiprocessing
 import socket
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +65,20 @@ def make_samples(seed: int = 0) -> list[TrainingSample]:
         )
     samples[1].token_ids[:18] = samples[0].token_ids[:18]
     return samples
+
+
+def with_gaps(samples: list[TrainingSample]) -> list[TrainingSample]:
+    """Return samples in which NaN stands where the engine has given no log-prob: for whatever it has not sampled."""
+    return [
+        replace(
+            sample,
+            rollout_logprobs=[
+                value if is_sampled else math.nan
+                for value, is_sampled in zip(sample.rollout_logprobs, sample.loss_mask, strict=True)
+            ],
+        )
+        for sample in samples
+    ]
 
 
 def make_grid(
@@ -159,7 +175,7 @@ def _rank_main(rank: int, world_size: int, port: int, model: str, out: str, devi
         device=device,
         algorithm=RECOMPUTE,
     )
-    grid, constants = make_grid(make_samples(), num_ranks=world_size, budget=40)
+    grid, constants = make_grid(with_gaps(make_samples()), num_ranks=world_size, budget=40)
     metrics = train_steps(worker, grid[rank], constants, 2)
     worker.save(Path(out) / "checkpoint")
     result = {
@@ -167,6 +183,7 @@ def _rank_main(rank: int, world_size: int, port: int, model: str, out: str, devi
         "weights": worker.export_weights(),
         "digest": worker.parameter_digest(),
         "num_micro_batches": len(grid[rank]),
+        "num_known": int(sum(batch.loss_mask.sum() for batch in grid[rank])),
     }
     # One sample on two ranks: the other rank has nothing but a filler.
     grid, constants = make_grid(make_samples()[:1], num_ranks=world_size)

@@ -52,7 +52,7 @@ class Rank:
         self.may_write.set()
 
     def save(self, folder: str) -> None:
-        Path(folder).mkdir(parents=True)
+        Path(folder).mkdir(parents=True, exist_ok=True)
         Path(folder, "weights").write_text(str(self.weights))
         if self.is_full():
             raise CheckpointError("the checkpoint must be written, got: OSError: [Errno 28] No space left on device.")

@@ -1,11 +1,13 @@
 """Checkpoints as folders that either are complete or do not count: begun, committed, found, kept and deleted."""
 
+import contextlib
+import fcntl
 import logging
 import re
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from skyrl_nat.checkpoint.manifest import MANIFEST, check_contents, check_sizes, fsync_folder, write_manifest
 from skyrl_nat.errors import CheckpointError
@@ -58,7 +60,7 @@ class CheckpointManager:
         return part
 
     def commit(self, part: Path, state: Mapping[str, Any], rewards: Mapping[int, float] | None = None) -> Path:
-        """Make a written folder the checkpoint of its step; only then others are deleted.
+        """Make a written folder the checkpoint of its step; only then others are deleted, and none that is `held`.
 
         Args:
             part: What `begin` returned, filled.
@@ -177,9 +179,40 @@ class CheckpointManager:
         return [step_of(path) for path in left]
 
     def _delete(self, path: Path) -> None:
-        """Take a checkpoint's name away before its files, so that there never is half of one."""
-        gone = path.rename(path.with_suffix(_OLD))
+        """Take a checkpoint's name away before its files, so that there never is half of one; not while it is held."""
+        with (path / MANIFEST).open("r+b") as file:  # NFS locks exclusively what may be written
+            if not _lock(file, fcntl.LOCK_EX):
+                return
+            gone = path.rename(path.with_suffix(_OLD))
         shutil.rmtree(gone, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def held(checkpoint: Path | None) -> Iterator[None]:
+    """Keep a checkpoint from being deleted by the run that it is of, which tries again after its next save.
+
+    Until the block ends, or the process. A disk that knows no locks keeps nothing.
+
+    Args:
+        checkpoint: Its folder; None for none.
+
+    Raises:
+        CheckpointError: It is not there, or is being deleted.
+    """
+    if checkpoint is None:
+        yield
+        return
+    manifest = checkpoint / MANIFEST
+    try:
+        file = manifest.open("rb")
+    except OSError as error:
+        raise CheckpointError(
+            f"{checkpoint} must hold a readable {MANIFEST}, but: {error}. Take another checkpoint"
+        ) from error
+    with file:
+        if not (_lock(file, fcntl.LOCK_SH) and manifest.exists()):
+            raise CheckpointError(f"{checkpoint} must stay, but its run has just deleted it. Take another checkpoint")
+        yield
 
 
 def by_reward(steps: Iterable[int], rewards: Mapping[int, float]) -> list[int]:
@@ -219,3 +252,14 @@ def _check(path: Path, *, is_thorough: bool = False) -> None:
     step = (check_contents if is_thorough else check_sizes)(path).step
     if step != step_of(path):
         raise CheckpointError(f"{path} must be of the step in its name, its {MANIFEST} says {step}. Rename it")
+
+
+def _lock(file: IO[bytes], kind: int) -> bool:
+    """Return whether no other holder of a file is in the way; where the disk knows no locks nobody is."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -11,7 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from skyrl_nat.checkpoint.manager import CheckpointManager, by_reward, read_state, step_of
+from skyrl_nat.checkpoint.manager import CheckpointManager, by_reward, held, read_state, step_of
 from skyrl_nat.checkpoint.mirror import Mirror, mirror_of
 from skyrl_nat.checkpoint.pretrained import resolve_model
 from skyrl_nat.cluster.topology import start_topology
@@ -67,7 +67,8 @@ async def open_run(
     config.check_heads(num_query_heads(model_path))
     if is_training:
         prepare_folder(config)
-    with ConsoleBackend() as console:
+    with contextlib.ExitStack() as reading, ConsoleBackend() as console:
+        reading.enter_context(held(start))
         plan = config.batch_plan(len(data.train_tasks))
         console.table("Batch plan", ("word", "number"), [(name, f"{number:,}") for name, number in plan.items()])
         if is_training:
@@ -86,6 +87,7 @@ async def open_run(
                     tracker=tracker,
                 )
                 await _begin(run, start, is_training=is_training)
+                reading.close()
                 async with run.gateway or contextlib.nullcontext():
                     faulthandler.cancel_dump_traceback_later()
                     try:
@@ -200,8 +202,10 @@ def find_checkpoint(config: RunConfig, fetched: CheckpointManager | None = None)
         if step_of(Path(name)) < 0:
             raise ConfigError(f"resume must end with the folder of a checkpoint, got {config.resume}. Add /step_000010")
         return Mirror(url).fetch(step_of(Path(name)), fetched)
-    read_state(Path(config.resume), is_thorough=True)
-    return Path(config.resume)
+    named = Path(config.resume)
+    with held(named):
+        read_state(named, is_thorough=True)
+    return named
 
 
 def _newest(config: RunConfig, fetched: CheckpointManager) -> Path | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from skyrl_nat.checkpoint.manager import CheckpointManager, read_state, step_of
+from skyrl_nat.checkpoint.manager import CheckpointManager, held, read_state, step_of
 from skyrl_nat.checkpoint.pretrained import resolve_model
 from skyrl_nat.cluster.topology import start_topology
 from skyrl_nat.config.load import config_from_file
@@ -139,14 +139,15 @@ async def replay(recording: Recording, step: int, console: ConsoleBackend) -> li
     start = recording.start_before(step)
     model_path = resolve_model(config.model.path)
     console.status("starting Ray, the policy and the reference")
-    async with start_topology(config, model_path, recording.num_updates, is_playing=False) as topology:
-        run = Retraining(
-            config=config,
-            policy=topology.policy,
-            reference=topology.reference,
-            coefficients=Coefficients(config.algorithm.kl_coefficient, config.algorithm.entropy_coefficient),
-        )
-        return await retrain(run, recording, start, step, console)
+    with held(start), held(recording.checkpoint_of(step)):
+        async with start_topology(config, model_path, recording.num_updates, is_playing=False) as topology:
+            run = Retraining(
+                config=config,
+                policy=topology.policy,
+                reference=topology.reference,
+                coefficients=Coefficients(config.algorithm.kl_coefficient, config.algorithm.entropy_coefficient),
+            )
+            return await retrain(run, recording, start, step, console)
 
 
 async def retrain(

@@ -1,11 +1,17 @@
 """A checkpoint is complete or does not count; which are found, kept and deleted."""
 
+import contextlib
+import errno
+import fcntl
 import os
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from skyrl_nat.checkpoint.manager import CheckpointManager, read_state
+from skyrl_nat.checkpoint.manager import CheckpointManager, held, read_state
 from skyrl_nat.checkpoint.manifest import check_sizes
 from skyrl_nat.errors import CheckpointError
 
@@ -19,6 +25,20 @@ def save(manager: CheckpointManager, step: int, text: str = "weights", rewards: 
 
 def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
+
+
+@contextlib.contextmanager
+def reader_of(checkpoint: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Have another process hold a checkpoint until the block ends."""
+    program = (
+        "import sys; from pathlib import Path; from skyrl_nat.checkpoint.manager import held\n"
+        "with held(Path(sys.argv[1])): print('held', flush=True); sys.stdin.read()"
+    )
+    command = [sys.executable, "-c", program, str(checkpoint)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        yield process
 
 
 def test_state_comes_back_as_it_was_saved(tmp_path: Path):
@@ -115,6 +135,51 @@ def test_rotation_keeps_the_newest_and_the_best_and_touches_nothing_else(tmp_pat
     assert names(folder) == sorted([*others, "step_000002", "step_000010", "step_000100"])
     assert check_sizes(elsewhere / "step_000001").step == 1
     assert [path.name for path in manager.all()] == ["step_000002", "step_000010", "step_000100"]
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_one_that_another_process_reads_goes_with_a_save_after_that(tmp_path: Path, is_killed: bool):
+    """CK-10: keep 1; two readers of step 1, of which the second ends in order or is killed."""
+    manager = CheckpointManager(tmp_path, keep_last=1)
+    read = save(manager, 1)
+    with reader_of(read) as second:
+        with reader_of(read):
+            save(manager, 2)
+        save(manager, 3)
+        assert names(tmp_path) == ["step_000001", "step_000003"]
+        assert read_state(read, is_thorough=True)["step"] == 1
+        if is_killed:
+            second.kill()
+    save(manager, 4)
+    assert names(tmp_path) == ["step_000004"]
+
+
+def test_one_that_is_gone_or_going_is_not_read(tmp_path: Path):
+    manager = CheckpointManager(tmp_path)
+    first = save(manager, 1)
+    with (
+        (first / "manifest.json").open("rb") as deleting,
+        pytest.raises(CheckpointError, match=r"step_000001 must stay, but its run has just deleted it"),
+    ):
+        fcntl.flock(deleting, fcntl.LOCK_EX)
+        with held(first):
+            pytest.fail("it is being deleted")
+    with held(first), held(None):
+        pass
+    first.rename(tmp_path / "gone")
+    with pytest.raises(CheckpointError, match=r"step_000001 must hold a readable manifest\.json"), held(first):
+        pytest.fail("it is gone")
+
+
+def test_a_disk_without_locks_keeps_no_checkpoint_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    manager = CheckpointManager(tmp_path, keep_last=1)
+    with held(save(manager, 1)):
+        save(manager, 2)
+    assert names(tmp_path) == ["step_000002"]
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,11 @@
 """Whether a run has anything left to do, by what its folder holds."""
 
 import asyncio
+import contextlib
 import json
 import shutil
 import threading
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,9 +20,9 @@ from skyrl_nat.config.run import RunConfig
 from skyrl_nat.controller import evaluate as evaluating
 from skyrl_nat.controller import grace, opening
 from skyrl_nat.controller.evaluate import EVALUATIONS, is_evaluated
-from skyrl_nat.controller.opening import find_checkpoint, finished_step
+from skyrl_nat.controller.opening import find_checkpoint, finished_step, open_run
 from skyrl_nat.controller.run import Run
-from skyrl_nat.errors import CheckpointError, ConfigError, StoppedError
+from skyrl_nat.errors import CheckpointError, ConfigError, StoppedError, WorkerError
 from skyrl_nat.evaluation.evaluator import summarize
 from skyrl_nat.rollouts.recorder import RolloutRecorder
 
@@ -69,6 +71,34 @@ def test_where_nothing_whole_is_here_the_mirror_is_asked(tmp_path: Path) -> None
     shutil.rmtree(config.run_dir)
     assert find_checkpoint(config) == own.parent / "step_000004"
     assert (own.parent / "step_000004" / "data.bin").read_text() == "weights"
+
+
+def test_what_a_run_begins_with_stays_until_it_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """CK-10: a checkpoint of another run, which trains on and keeps 1 while the workers of this one start."""
+    begun = save(tmp_path, 1)
+    other = CheckpointManager(begun.parent, keep_last=1)
+
+    def save_more(step: int) -> list[str]:
+        other.commit(other.begin(step), {"step": step})
+        return [path.name for path in other.all()]
+
+    @contextlib.asynccontextmanager
+    async def start(*_: object) -> AsyncIterator[None]:
+        assert save_more(2) == ["step_000001", "step_000002"]
+        raise WorkerError("no worker")
+        yield
+
+    async def open_it() -> None:
+        async with open_run(config_of(tmp_path / "new", f"resume={begun}", "trainer.steps=1")):
+            pytest.fail("it has no workers")
+
+    data = SimpleNamespace(train_tasks=range(10), validation_tasks=[])
+    for name, found in (("load_data", data), ("resolve_model", tmp_path), ("num_query_heads", 2)):
+        monkeypatch.setattr(opening, name, lambda *_, found=found: found)
+    monkeypatch.setattr(opening, "start_topology", start)
+    with pytest.raises(WorkerError, match="no worker"):
+        asyncio.run(open_it())
+    assert save_more(3) == ["step_000003"]
 
 
 def test_a_url_names_a_checkpoint(tmp_path: Path) -> None:

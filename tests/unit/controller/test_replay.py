@@ -1,11 +1,12 @@
 """A step trained again from the run's folder is the recorded one, bit for bit, or the difference is seen."""
 
 import asyncio
+import contextlib
 import dataclasses
 import hashlib
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
@@ -16,9 +17,10 @@ from toy_run import ToyRun, make_toy_model, open_run
 from skyrl_nat.checkpoint.manager import CheckpointManager
 from skyrl_nat.cli import main
 from skyrl_nat.config.load import save_config
+from skyrl_nat.controller import replay as replaying
 from skyrl_nat.controller.replay import DIGEST, Figure, Recording, Retraining, retrain, show_figures
 from skyrl_nat.controller.update import Coefficients, update_policy
-from skyrl_nat.errors import CheckpointError, ConfigError, StoppedError
+from skyrl_nat.errors import CheckpointError, ConfigError, StoppedError, WorkerError
 from skyrl_nat.monitoring.console import ConsoleBackend
 from skyrl_nat.rollouts.recorder import RolloutRecorder
 
@@ -174,6 +176,24 @@ def test_a_branch_that_was_left_behind_is_no_step_that_failed(recorded, tmp_path
     with pytest.raises(ConfigError, match="has trained, got 3; it has steps 1 to 2"):
         Recording(folder).start_before(3)
     assert different(replayed(folder, 2)) == []
+
+
+def test_what_is_replayed_from_stays_though_its_run_goes_on(recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """CK-10: step 3 begins at the checkpoint of step 2; its run keeps 1, and saves while the workers start."""
+    folder = tmp_path / "plain"
+    shutil.copytree(recorded("plain"), folder)
+    checkpoints = CheckpointManager(folder / "checkpoints", keep_last=1)
+
+    @contextlib.asynccontextmanager
+    async def start(*_: object, **__: object) -> AsyncIterator[None]:
+        checkpoints.commit(checkpoints.begin(5), {"step": 5})
+        assert [path.name for path in checkpoints.all()] == ["step_000002", "step_000005"]
+        raise WorkerError("no worker")
+        yield
+
+    monkeypatch.setattr(replaying, "start_topology", start)
+    with pytest.raises(WorkerError, match="no worker"):
+        asyncio.run(replaying.replay(Recording(folder), 3, QUIET))
 
 
 def test_order_of_groups_is_that_of_training(recorded: Callable[[str], Path], tmp_path: Path):

@@ -44,17 +44,21 @@ def test_all_that_going_on_needs_comes_back(tmp_path: Path) -> None:
     assert after.said == []
 
 
-def test_another_number_of_ranks_is_said_plainly(tmp_path: Path) -> None:
-    """CK-08."""
+@pytest.mark.parametrize("size", [1, 3])
+def test_another_number_of_ranks_is_said_plainly_and_changes_no_position(tmp_path: Path, size: int) -> None:
+    """CK-08: the position is the one of 9 rows, three steps of three, whatever the number of ranks."""
     before = Run(tmp_path)
+    before.policy = LocalCalls([before.rank, before.rank])
     before.train_and_save(3)
     after = Run(tmp_path)
-    after.policy = LocalCalls([Rank(), Rank()])
+    after.stream.position = 0
+    after.policy = LocalCalls([after.rank, *(Rank() for _ in range(size - 1))])
     asyncio.run(restore(after, tmp_path / "step_000003"))  # type: ignore[arg-type]
     assert after.said == [
-        "step_000003 is of 1 policy ranks, this run has 2: random numbers of the ranks begin anew, from seed, step "
-        "and rank"
+        f"step_000003 is of 2 policy ranks, this run has {size}: random numbers of the ranks begin anew, from seed, "
+        "step and rank"
     ]
+    assert (after.step, after.stream.position, after.producer.position) == (3, 9, 9)
 
 
 def test_time_that_training_stood_still_is_noted(tmp_path: Path) -> None:

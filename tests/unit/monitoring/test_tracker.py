@@ -180,7 +180,7 @@ def test_the_record_that_cannot_be_written_is_an_error_with_a_name(tmp_path, mon
 
 
 def test_values_that_are_not_finite_are_null_with_a_reason_in_the_record(tmp_path):
-    """LG-05: a strict parser reads every line."""
+    """LG-05: a strict parser reads every line. Nothing else serves metrics: there is no status endpoint to ask."""
     tracker, text = open_tracker(tmp_path, "tensorboard", "wandb")
     tracker.log(1, {"a": float("nan"), "b": float("inf"), "c": -float("inf"), "d": 1.0})
     tracker.close()

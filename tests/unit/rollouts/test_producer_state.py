@@ -1,6 +1,7 @@
 """What a producer leaves in a checkpoint and takes from it: nothing is lost, nothing is trained twice."""
 
 import asyncio
+import itertools
 
 import pytest
 from group_player import TASKS, Player, make
@@ -131,3 +132,52 @@ def test_every_row_of_three_epochs_is_trained_three_times_wherever_the_run_stops
     assert asyncio.run(scenario()) == 30
     assert [seen.count(task.task_id) for task in tasks] == [3] * 10
     assert [sorted(seen[start : start + 10]) for start in (0, 10, 20)] == [sorted(task.task_id for task in tasks)] * 3
+
+
+@pytest.mark.parametrize("staleness", [0, 2])
+@pytest.mark.parametrize("stop", [1, 2, 3, 5])
+def test_with_flat_groups_left_out_every_other_row_is_trained_once_an_epoch_wherever_the_run_stops(
+    stop: int, staleness: int
+):
+    """CK-05: 10 rows, of which 4 are flat in every epoch; batches of 3, 6 steps, 3 epochs."""
+    tasks = TASKS[:10]
+    flat = {"t0", "t3", "t4", "t9"}
+    limits = ProducerLimits(tasks_per_step=3, staleness=staleness, min_valid_rollouts=2, max_dropped_groups=9)
+    stream = PromptStream(tasks, seed=4)
+    places = [index for index in range(30) if stream.task_at(index).task_id not in flat]
+    seen: list[int] = []
+    num_flat: list[int] = []
+    played: list[int] = []
+
+    async def train(state: ProducerState, first: int, last: int) -> ProducerState:
+        player = Player()
+        player.version = first
+        producer = GroupProducer(
+            player,
+            PromptStream(tasks, seed=4, position=state.position),
+            limits,
+            has_signal=lambda group: group.task.task_id not in flat,
+        )
+        producer.restore(state.finished, state.quarantine)
+        producer.start_at(first)
+        for step in range(first, last):
+            seen.extend(group.index for group in await producer.take())
+            num_flat.append(producer.counts.flat_groups)
+            player.version = step + 1
+            producer.advance(step + 1)
+        await asyncio.sleep(0)
+        state = producer.state()
+        await producer.close()
+        played.extend(player.finished)
+        return state
+
+    async def scenario() -> ProducerState:
+        state = await train(ProducerState(position=0, finished=[], unfinished=[]), 0, stop)
+        assert state.position == places[3 * stop - 1] + 1, "in rows, flat ones too"
+        return await train(state, stop, 6)
+
+    assert asyncio.run(scenario()).position == places[17] + 1
+    assert seen == places
+    ends = [0, *(places[3 * step - 1] + 1 for step in range(1, 7))]
+    assert num_flat == [end - start - 3 for start, end in itertools.pairwise(ends)]
+    assert len(played) == len(set(played)), "what was played ahead, flat or not, is not played again"

@@ -1,7 +1,6 @@
 """Checkpoints of real ranks: in the background, for another number of ranks, with everybody's random numbers."""
 
 import importlib.util
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -49,30 +48,31 @@ def test_written_beside_training_it_is_byte_for_byte_what_is_written_at_once(
         assert (tmp_path / "again" / name).read_bytes() != (tmp_path / "at_once" / name).read_bytes()
 
 
-def test_one_rank_then_two_then_three_then_one_lose_nothing(model: Path, tmp_path: Path) -> None:
-    """CK-08: weights and moments are equal in full after each change, and the learning rate goes on."""
-    outs: list[tuple[Path, int]] = []
-    checkpoint = ""
-    for number, world_size in enumerate((1, 2, 3, 1)):
+def test_two_ranks_become_one_or_three_and_three_become_one_and_lose_nothing(model: Path, tmp_path: Path) -> None:
+    """CK-08: weights and moments are equal in full after each change, learning rate and batches go on.
+
+    Ranks know no position in the data: it counts rows, and is the controller's (tests/unit/controller/test_saving.py).
+    """
+    found: list[list[dict[str, Any]]] = []
+    config = OptimizerConfig(**OPTIMIZER)
+    for number, (world_size, before) in enumerate(((2, None), (1, 0), (3, 0), (1, 2))):
         out = tmp_path / str(number)
         out.mkdir()
+        checkpoint = "" if before is None else str(tmp_path / str(before) / "checkpoint")
         spawn_ranks(train_on, world_size, free_port(), str(model), str(out), checkpoint)
-        outs.append((out, world_size))
-        checkpoint = str(out / "checkpoint")
-    found = [results(*each) for each in outs]
-    for before, after in itertools.pairwise(found):
-        for rank in after:
-            assert rank["loaded"].keys() == before[0]["saved"].keys()
-            for name, value in before[0]["saved"].items():
-                assert torch.equal(rank["loaded"][name], value), name
-    config = OptimizerConfig(**OPTIMIZER)
-    rates = [metrics["loss/lr"] for part in found for metrics in part[0]["metrics"]]
-    assert rates == [lr_at(step, config, 10) for step in range(8)]
-    spawn_ranks(train_on, 1, free_port(), str(model), str(tmp_path), str(tmp_path / "0" / "checkpoint"))
-    alone = results(tmp_path, 1)[0]["metrics"]
-    for one, two in zip(alone, found[1][0]["metrics"], strict=True):
-        assert two["loss/policy"] == pytest.approx(one["loss/policy"], rel=1e-5), "the batch is that of one rank"
-        assert two["loss/grad_norm"] == pytest.approx(one["loss/grad_norm"], rel=1e-5)
+        found.append(results(out, world_size))
+        if before is not None:
+            saved = found[before][0]["saved"]
+            for rank in found[-1]:
+                assert rank["loaded"].keys() == saved.keys()
+                for name, value in saved.items():
+                    assert torch.equal(rank["loaded"][name], value), name
+    rates = [[metrics["loss/lr"] for metrics in ranks[0]["metrics"]] for ranks in found]
+    assert rates == [[lr_at(step, config, 10) for step in steps] for steps in ((0, 1), (2, 3), (2, 3), (4, 5))]
+    for one, three in zip(found[1][0]["metrics"], found[2][0]["metrics"], strict=True):
+        assert three["loss/policy"] == pytest.approx(one["loss/policy"], rel=1e-5), "the batch is that of one rank"
+        assert three["loss/grad_norm"] == pytest.approx(one["loss/grad_norm"], rel=1e-5)
+        assert three["loss/num_tokens"] == one["loss/num_tokens"]
 
 
 def test_every_rank_gets_its_own_random_numbers_back(model: Path, tmp_path: Path) -> None:
