@@ -1,4 +1,4 @@
-"""What a group remembers of its actors; calls to real ones are in integration/test_calls.py."""
+"""What a group remembers of its actors."""
 
 import asyncio
 from concurrent.futures import Future
