@@ -1,8 +1,6 @@
 """A worker for an actor: answers at once, late, with an error, or not at all."""
 
 import asyncio
-import time
-from pathlib import Path
 from typing import Any
 
 from skyrl_nat.errors import DeadlineError
@@ -32,15 +30,3 @@ class EchoWorker:
 
     async def count(self) -> int:
         return self.num_cancelled
-
-
-class BlockingWorker:
-    """Computes three micro-batches, then stays in the call until a file is there."""
-
-    num_micro_batches = 0
-
-    def train(self, file: Path) -> str:
-        self.num_micro_batches += 3
-        while not file.exists():
-            time.sleep(0.02)
-        return "done"

@@ -3,13 +3,12 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 import small_run
 
-from skyrl_nat.cluster.actors import AsyncHost, ThreadedHost
+from skyrl_nat.cluster.actors import AsyncHost
 from skyrl_nat.cluster.group import ActorGroup
 from skyrl_nat.cluster.session import ray_session
 from skyrl_nat.config.load import load_config
@@ -87,23 +86,5 @@ def test_calls_are_lost_with_their_actor_and_its_successor_answers(play: Any) ->
                     return
                 except LostWorkerError:
                     await asyncio.sleep(0.2)
-
-    play(scenario)
-
-
-def test_a_sign_of_life_tells_how_far_a_call_in_flight_has_come(play: Any, tmp_path: Path) -> None:
-    async def scenario(_: ActorGroup) -> None:
-        host = ThreadedHost.options(num_cpus=0)
-        group = ActorGroup("policy", lambda rank: host.remote("echo_worker:BlockingWorker", {}), [0], timeout_s=60)
-        await group.wait_ready(120)
-        assert group.progress == {0: 0}
-        before, file = dict(group.identities), tmp_path / "go"
-        training = asyncio.ensure_future(group.call_all("train", file))
-        async with asyncio.timeout(60):
-            while group.progress != {0: 3}:
-                assert await group.probe(60) == {}
-        assert group.identities == before, "who a worker is does not change with what it does"
-        file.touch()
-        assert await training == ["done"]
 
     play(scenario)
