@@ -78,7 +78,7 @@ def _require_dashboard(address: str) -> None:
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"--address must be that of a Ray cluster's dashboard, {address} does not answer: {error}. Start Ray there "
-            "with `ray start --head --dashboard-host=0.0.0.0`"
+            "with `ray start --head --dashboard-host=HOST`, HOST being the head's address in the cluster's own network"
         ) from error
 
 
