@@ -160,7 +160,6 @@ SURVIVED = Chain(
         *_raised("garbage: unknown tokens", "engine", *PLAYING),
         *_raised("garbage: not a completion", "engine", *PLAYING),
         *_raised("SIGSTOP, then SIGCONT", "controller", *PHASES),
-        Cell(fault="SIGSTOP for 45 s", phase="rollout", deadline_s=105.0),
         *_raised("clock jumps ahead", "controller", *PHASES),
         *_raised("clock jumps back", "controller", *PHASES),
     ),
@@ -272,10 +271,11 @@ NODES = Chain(
 """Two nodes, a third one comes when one was cut off; the policy goes on there from its newest checkpoint."""
 
 HANGING = (
+    "recovery.stall_timeout_s=8",
+    # While one of a kind is started anew, the other one goes on: a second stall would end the run.
     "cluster.num_engines=2",
     "cluster.num_environment_workers=2",
     "cluster.num_reward_workers=2",
-    "recovery.stall_timeout_s=8",
     # The watchdog comes before the deadline of a validation.
     "environment.sandbox.job_timeout_s=5",
 )
@@ -298,9 +298,9 @@ STALLED_AND_ENDED = Chain(
     cells=(
         Cell(
             fault="hangs",
-            victim="environment",
-            phase="rollout",
-            expects=(3, r"must move within 8 s.*waits for environment \d in `step`"),
+            victim="policy",
+            phase="train",
+            expects=(3, r"must move within 8 s.*waits for policy 0 in `train`"),
         ),
     ),
 )
@@ -324,9 +324,9 @@ RANKS = Chain(
     is_exact=False,
     overrides=("cluster.num_policy_ranks=2", "algorithm.kl_coefficient=0.01"),
     cells=(
-        *(Cell(fault="SIGKILL", victim="policy", rank=1, phase=phase, is_fast=phase == "train") for phase in USING),
+        Cell(fault="SIGKILL", victim="policy", rank=1, phase="push", is_fast=True),
         *(Cell(fault="SIGSTOP for ever", victim="policy", rank=1, phase=phase) for phase in USING),
-        *_killed("reference", *USING),
+        *_killed("reference", "push", "checkpoint"),
     ),
 )
 """Two policy ranks and a reference: rank 0 waits in a collective for the one that is lost."""

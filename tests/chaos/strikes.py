@@ -140,9 +140,8 @@ def end_tracker(scene: Scene, cell: Cell, rank: int) -> None:
 STRIKES: dict[str, Strike] = {
     "SIGKILL": kill,
     "SIGSTOP for ever": stop,
-    # Longer than a probe may take, and longer than any call.
+    # Longer than a probe may take.
     "SIGSTOP, then SIGCONT": stop_for(8.0),
-    "SIGSTOP for 45 s": stop_for(45.0),
     "SIGTERM twice": terminate_twice,
     "clock jumps ahead": move_clock(CLOCK_JUMP_S),
     "clock jumps back": move_clock(-CLOCK_JUMP_S),
