@@ -57,7 +57,7 @@ def show(results: Sequence[Result], seconds: float) -> None:
     for result in results:
         cell = result.cell
         table.add_row(cell.name, result.outcome, f"{result.seconds:.1f}", f"{cell.deadline_s:g}", result.verdict)
-    Console(width=180, soft_wrap=True).print(table)
+    Console(width=180, soft_wrap=True, markup=False).print(table)
     print(f"{sum(not result.complaints for result in results)} of {len(results)} cells are ok, {seconds:.0f} s")
 
 

@@ -5,6 +5,7 @@ Both find each other in a folder that an environment variable names; every fault
 
 import json
 import os
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ FOLDER = "SKYRL_NAT_CHAOS"
 """Environment variable: folder of the run's faults. Also marks all processes of the run."""
 EVENTS = "events.jsonl"
 EXCEPTION = "exception"
+HANGS = "hangs"
 
 
 class BrokenError(RuntimeError):
@@ -58,6 +60,13 @@ def struck(role: str, method: str) -> str:
 
 
 def fail(fault: str) -> None:
-    """Raise where that is the fault."""
+    """Raise, or never return, where that is the fault."""
     if fault == EXCEPTION:
         raise BrokenError("broken on purpose")
+    if fault == HANGS:
+        stand_still()
+
+
+def stand_still() -> None:
+    """Block this thread for ever; the others of the process answer."""
+    threading.Event().wait()

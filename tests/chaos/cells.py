@@ -16,7 +16,7 @@ RESUME_S = 300.0
 POINTS = {
     "rollout": {"": ("engine", "generate"), "environment": ("environment", "step"), "reward": ("reward", "score")},
     "evaluation": {"": ("engine", "generate"), "environment": ("environment", "step"), "reward": ("reward", "score")},
-    "train": {"": ("policy", "train")},
+    "train": {"": ("policy", "train"), "reference": ("reference", "compute_logprobs")},
     "push": {"": ("engine", "update_weights"), "export": ("policy", "export_weights")},
     "checkpoint": {"": ("policy", "save")},
     "background save": {"": ("policy", "write")},
@@ -37,6 +37,8 @@ class Cell:
     """Key of `strikes.STRIKES`, or of the faults that a worker makes itself (`workers.py`, `family.py`)."""
     phase: str
     victim: str = "controller"
+    rank: int | None = None
+    """Of the victim; None hits the one that is being called."""
     expects: tuple[int, str] | str = GOES_ON
     """`GOES_ON`, or exit code and pattern of the only line of error."""
     deadline_s: float = 60.0
@@ -52,7 +54,8 @@ class Cell:
     def name(self) -> str:
         """Unique in the matrix."""
         often = f"{self.times} times" if self.times > 1 else ""
-        return " / ".join(part for part in (self.fault, often, self.damage, self.victim, self.phase) if part)
+        who = self.victim if self.rank is None else f"{self.victim} {self.rank}"
+        return " / ".join(part for part in (self.fault, often, self.damage, who, self.phase) if part)
 
     @property
     def point(self) -> tuple[str, str]:
@@ -75,6 +78,8 @@ class Chain:
     overrides: tuple[str, ...] = ()
     is_exact: bool = True
     """Whether the run must be the undisturbed one bit for bit; otherwise in ids, learning rates and versions."""
+    staleness: int = 0
+    """Versions that a trained token may be behind."""
     small_disk_mib: int = 0
     """Size of a disk of its own that the run folder lies on; 0 uses the common one."""
     num_nodes: int = 0
@@ -117,6 +122,9 @@ def _stopped(victim: str, *phases: str, fast: tuple[str, ...] = ()) -> tuple[Cel
 
 PHASES = ("rollout", "train", "push", "checkpoint", "evaluation")
 PLAYING = ("rollout", "evaluation")
+STEPPING = ("rollout", "train", "push", "checkpoint")
+USING = ("train", "push", "checkpoint")
+"""Phases that the policy works in."""
 
 REPLACED = Chain(
     name="replaced",
@@ -197,7 +205,7 @@ UNTRACKED = Chain(
         cell
         for phase in PHASES
         for cell in (
-            Cell(fault="tracker down", phase=phase),
+            Cell(fault="tracker down", phase=phase, is_fast=phase == "train"),
             Cell(fault="SIGTERM twice", phase=phase, expects=STOPPED),
         )
     ),
@@ -208,7 +216,7 @@ FULL = Chain(
     name="full_disk",
     small_disk_mib=48,
     cells=(
-        Cell(fault="disk full", phase="checkpoint"),
+        Cell(fault="disk full", phase="checkpoint", is_fast=True),
         Cell(fault="disk full", phase="rollout file", expects=(1, r"No space left on device.*resume=latest")),
         Cell(
             fault="disk full",
@@ -222,9 +230,10 @@ FULL = Chain(
 LOSSY = Chain(
     name="lossy",
     is_exact=False,
-    overrides=("optimizer.max_skipped_steps=2",),
+    overrides=("optimizer.max_skipped_steps=2", "recovery.stall_timeout_s=8", "recovery.on_stall=refill"),
     cells=(
-        Cell(fault="NaN gradient", victim="policy", phase="train", is_fast=False),
+        Cell(fault="NaN gradient", victim="policy", phase="train"),
+        *_hit("hangs", "environment", "rollout", fast=("rollout",)),
         Cell(fault="exception", victim="reward", phase="rollout", times=30),
         Cell(fault="exception", victim="environment", phase="rollout", times=30),
         Cell(fault="NaN gradient", victim="policy", phase="train", times=2, expects=(3, r"gradients must be finite")),
@@ -236,7 +245,7 @@ BACKGROUND = Chain(
     name="background",
     overrides=("checkpoint.asynchronous=true",),
     cells=(
-        *_killed("policy", "background save"),
+        *_killed("policy", "background save", fast=("background save",)),
         *_stopped("policy", "background save"),
         _ended("background save"),
         Cell(fault="SIGTERM twice", phase="background save", expects=STOPPED),
@@ -255,10 +264,84 @@ NODES = Chain(
         "recovery.node_timeout_s=60",
     ),
     cells=(
-        *_raised("network cut", "other node", *PHASES),
+        *_hit("network cut", "other node", *PHASES, fast=("rollout",)),
         *_raised("network cut", "policy's node", "train"),
     ),
 )
 """Two nodes, a third one comes when one was cut off; the policy goes on there from its newest checkpoint."""
 
-CHAINS = (REPLACED, SURVIVED, ENDED, UNTRACKED, FULL, LOSSY, BACKGROUND, NODES)
+HANGING = (
+    "recovery.stall_timeout_s=8",
+    # While one of a kind is started anew, the other one goes on: a second stall would end the run.
+    "cluster.num_engines=2",
+    "cluster.num_environment_workers=2",
+    "cluster.num_reward_workers=2",
+    # The watchdog comes before the deadline of a validation.
+    "environment.sandbox.job_timeout_s=5",
+)
+
+STALLED = Chain(
+    name="stalled",
+    overrides=HANGING,
+    cells=(
+        *_hit("hangs", "policy", "train", "checkpoint"),
+        *_hit("hangs", "engine", "rollout", "push", "evaluation", fast=("rollout",)),
+        *_hit("hangs", "environment", *PLAYING),
+        *_hit("hangs", "reward", *PLAYING),
+    ),
+)
+"""Workers that answer every probe and yet never end a call: the watchdog says who, and has them replaced."""
+
+STALLED_AND_ENDED = Chain(
+    name="stalled_and_ended",
+    overrides=(*HANGING, "recovery.on_stall=stop"),
+    cells=(
+        Cell(
+            fault="hangs",
+            victim="policy",
+            phase="train",
+            expects=(3, r"must move within 8 s.*waits for policy 0 in `train`"),
+        ),
+    ),
+)
+"""The run ends with that diagnosis."""
+
+AHEAD = Chain(
+    name="ahead",
+    is_exact=False,
+    staleness=1,
+    overrides=("trainer.staleness=1",),
+    cells=(
+        *_killed("policy", *STEPPING, fast=("train",)),
+        *_killed("engine", *STEPPING),
+        *(_ended(phase) for phase in STEPPING),
+    ),
+)
+"""Rollouts are played while the policy trains."""
+
+RANKS = Chain(
+    name="ranks",
+    is_exact=False,
+    overrides=("cluster.num_policy_ranks=2", "algorithm.kl_coefficient=0.01"),
+    cells=(
+        Cell(fault="SIGKILL", victim="policy", rank=1, phase="push", is_fast=True),
+        *(Cell(fault="SIGSTOP for ever", victim="policy", rank=1, phase=phase) for phase in USING),
+        *_killed("reference", "push", "checkpoint"),
+    ),
+)
+"""Two policy ranks and a reference: rank 0 waits in a collective for the one that is lost."""
+
+CHAINS = (
+    REPLACED,
+    SURVIVED,
+    ENDED,
+    UNTRACKED,
+    FULL,
+    LOSSY,
+    BACKGROUND,
+    NODES,
+    STALLED,
+    STALLED_AND_ENDED,
+    AHEAD,
+    RANKS,
+)

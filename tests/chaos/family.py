@@ -23,7 +23,7 @@ MEMORY_GROUPS = Path("/sys/fs/cgroup/memory")
 
 
 class ChaosEnv(LetterEnv):
-    """Takes a moment, or raises."""
+    """Takes a moment, raises, or hangs."""
 
     def step(self, action: str) -> BaseTextEnvStepOutput:
         fail(struck("environment", "step"))
@@ -32,7 +32,7 @@ class ChaosEnv(LetterEnv):
 
 
 class ChaosValidator(LetterValidator):
-    """Raises, takes for ever, or takes all memory."""
+    """Raises, hangs, takes longer than it may, or takes all memory."""
 
     def validate(self, task: Task, artifact: dict[str, Any], *, seed: int = 0, is_final: bool = False) -> RewardResult:
         fault = struck("reward", "score")

@@ -2,12 +2,14 @@
 
 import json
 import math
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from chaos.armed import stand_still
 from letter_family import LETTERS
 
 NUMBERS = ("loss/", "batch/", "pack/", "reward/", "rollout/reward/", "rollout/num_valid", "rollout/staleness/")
@@ -19,6 +21,9 @@ TRAINABLE = ("finished", "truncated", "policy_failure")
 OWN_ENDS = ("", "turn limit", "token limit of a turn", "token limit of the rollout")
 """Reasons with which a rollout may end and have a reward: the policy's doing."""
 ROUNDING = 1e-5
+LEFT_OUT = ("rollout/dropped_groups/count", "rollout/stale_groups/count")
+"""Metrics that count groups of the stream which were not trained."""
+WORKERS = ("policy 0", "engine 0", "environment 0", "reward 0")
 UNTIMED = ("score_s", "generate_s", "environment_s")
 
 
@@ -31,6 +36,8 @@ class Record:
     rollouts: dict[int, list[dict[str, Any]]] = field(default_factory=dict)
     """By step, in the order in which they were trained."""
     evaluations: list[dict[str, Any]] = field(default_factory=list)
+    stalls: dict[int, list[str]] = field(default_factory=dict)
+    """By step: what the watchdog wrote of each."""
     unfinished: list[str] = field(default_factory=list)
     """Files that were being written when the run ended."""
 
@@ -44,6 +51,7 @@ class Record:
             metrics=[line for line in _lines(run / "metrics.jsonl") if "loss/policy" in line],
             rollouts=steps,
             evaluations=_lines(run / "evaluations.jsonl"),
+            stalls=_stalls(run / "stalls"),
             unfinished=[path.name for path in sorted(run.rglob("*.part"))],
         )
 
@@ -58,6 +66,7 @@ def complaints(
     steps: range,
     *,
     is_exact: bool,
+    staleness: int = 0,
 ) -> list[str]:
     """Return what is wrong with some steps of a run.
 
@@ -67,6 +76,7 @@ def complaints(
         steps: Which; all must be trained.
         is_exact: Everything but seconds must be equal; otherwise ids of tasks and rollouts, learning rates and
             versions, save for groups and steps that the run itself counts as lost.
+        staleness: Versions that a token may be behind.
     """
     found = []
     for step in steps:
@@ -80,7 +90,7 @@ def complaints(
         if is_exact:
             found += _differences(lines[0], expected[0])
             found += _other_rollouts(run.rollouts.get(step, []), undisturbed.rollouts.get(step, []), step)
-        found += _wrong_versions(run.rollouts.get(step, []), step)
+        found += _wrong_versions(run.rollouts.get(step, []), step, staleness)
     found += _wrong_evaluations(run, undisturbed, steps, is_exact=is_exact)
     return list(dict.fromkeys(found))
 
@@ -95,7 +105,7 @@ def complaints_of_whole(run: Record) -> list[str]:
     twice = [name for name, number in names.items() if number > 1]
     if twice:
         found.append(f"no rollout may be trained twice, found {', '.join(sorted(twice)[:4])}")
-    dropped = {line["step"]: line.get("rollout/dropped_groups/count", 0.0) for line in run.metrics}
+    dropped = {line["step"]: sum(line.get(name, 0.0) for name in LEFT_OUT) for line in run.metrics}
     position = 0
     for step in steps:
         indices = list(dict.fromkeys(record["index"] for record in run.rollouts.get(step, [])))
@@ -107,6 +117,36 @@ def complaints_of_whole(run: Record) -> list[str]:
         position = indices[-1] + 1 if indices else position
     if run.unfinished:
         found.append(f"nothing unfinished may be left, found {', '.join(run.unfinished[:4])}")
+    return found
+
+
+def complaints_of_stall(run: Record, step: int, role: str, method: str) -> list[str]:
+    """Return what is wrong with how the watchdog told of a worker that hung: once, with its name and its stack.
+
+    Args:
+        run: The disturbed one.
+        step: That was being made.
+        role: Of the worker.
+        method: That it hung in.
+    """
+    texts = run.stalls.get(step, [])
+    if len(texts) != 1:
+        return [f"one stall must be told of in step {step}, found {len(texts)}"]
+    diagnosis, _, rest = texts[0].partition("\n")
+    stacks = dict(re.findall(r"^== (\w+ \d+): (.*?)(?=^== |\Z)", rest, re.MULTILINE | re.DOTALL))
+    found = [f"the stacks of {name} must be told in step {step}" for name in WORKERS if name not in stacks]
+    hanging = [name for name, text in stacks.items() if f"in {stand_still.__name__}\n" in text]
+    if [name.split()[0] for name in hanging] != [role]:
+        found.append(f"one {role} must be seen to hang in step {step}, found {hanging or 'nobody'}")
+    elif f": the controller waits for {hanging[0]} in `{method}` since " not in diagnosis:
+        found.append(f"the diagnosis of step {step} must name {hanging[0]} in `{method}`, found: {diagnosis}")
+    return found
+
+
+def _stalls(folder: Path) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for path in sorted(folder.glob("step_*.txt")):
+        found.setdefault(int(path.stem.split("_")[1]), []).append(path.read_text(encoding="utf-8"))
     return found
 
 
@@ -143,9 +183,10 @@ def _wrong_rewards(records: list[dict[str, Any]], step: int) -> list[str]:
     return found
 
 
-def _wrong_versions(records: list[dict[str, Any]], step: int) -> list[str]:
-    found = {version for record in records for version, _ in record["token_versions"]} - {step - 1}
-    return [f"tokens of step {step} must be of version {step - 1}, found {sorted(found)}"] if found else []
+def _wrong_versions(records: list[dict[str, Any]], step: int, staleness: int) -> list[str]:
+    allowed = range(max(0, step - 1 - staleness), step)
+    found = {version for record in records for version, _ in record["token_versions"]} - set(allowed)
+    return [f"tokens of step {step} must be of versions {list(allowed)}, found {sorted(found)}"] if found else []
 
 
 def _differences(line: dict[str, Any], expected: dict[str, Any]) -> list[str]:

@@ -4,9 +4,10 @@ import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
+from chaos.armed import HANGS
 from chaos.cells import BLOCK, Chain
 from chaos.drive import ChainRun, Result
-from chaos.judge import Record, complaints, complaints_of_whole
+from chaos.judge import Record, complaints, complaints_of_stall, complaints_of_whole
 
 
 def play_all(chains: Sequence[Chain], work: Path, report: Callable[[Result], None]) -> Iterator[list[Result]]:
@@ -55,6 +56,9 @@ def play_chain(chain: Chain, work: Path, undisturbed: Record, report: Callable[[
             undisturbed,
             range(first + 1, first + BLOCK + 1),
             is_exact=chain.is_exact,
+            staleness=chain.staleness,
         )
+        if result.cell.fault == HANGS:
+            result.complaints += complaints_of_stall(record, first + result.cell.offset + 1, *result.cell.point)
     results[-1].complaints += played.complaints + complaints_of_whole(record)
     return results

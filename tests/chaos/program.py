@@ -56,10 +56,10 @@ class Plan:
             if is_there and is_sent == (strike not in BEFORE):
                 del self._pending[number]
                 note(what="fired", cell=number, step=self.scene.step, name=cell.name)
-                strike(self.scene, cell, rank)
+                strike(self.scene, cell, rank if cell.rank is None else cell.rank)
 
-    async def until_well(self) -> None:
-        """Wait before the next block of steps until what an earlier fault hit is replaced."""
+    async def until_well(self, devices: Devices) -> None:
+        """Wait before the next block of steps until what an earlier fault hit is replaced; the watchdog lets it."""
         if self.scene.step % BLOCK or not self._pending:
             return
         deadline = time.monotonic() + WELL_S
@@ -67,7 +67,8 @@ class Plan:
             if time.monotonic() > deadline:
                 note(what="ill", step=self.scene.step)
                 return
-            await asyncio.sleep(0.05)
+            with devices.in_phase(f"wait {deadline - time.monotonic():.2f} s"):
+                await asyncio.sleep(0.05)
 
 
 def current_phase(plan: Plan, method: str) -> str:
@@ -99,7 +100,7 @@ def follow_run(plan: Plan) -> None:
     begin = Run.begin_step
 
     async def begin_step(self: Run) -> None:
-        await plan.until_well()
+        await plan.until_well(self.devices)
         await begin(self)
 
     Run.__setattr__ = set_attribute  # type: ignore[method-assign]

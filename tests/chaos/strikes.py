@@ -17,8 +17,6 @@ from chaos.armed import arm, folder, note
 from chaos.cells import Cell
 from marked_processes import words_of
 
-FREEZE_S = 8.0
-"""The controller stands still for longer than a probe may take."""
 CLOCK_JUMP_S = 3600.0
 BETWEEN_SIGNALS_S = 0.03
 BALLAST = "ballast"
@@ -81,12 +79,16 @@ def stop(scene: Scene, cell: Cell, rank: int) -> None:
     os.kill(scene.pid(cell.victim, rank), signal.SIGSTOP)
 
 
-def stop_for_a_while(scene: Scene, cell: Cell, rank: int) -> None:
-    """Let the victim stand still, and wake it from outside."""
-    pid = scene.pid(cell.victim, rank)
-    code = f"import os, time; time.sleep({FREEZE_S}); os.kill({pid}, 18)"
-    subprocess.Popen([sys.executable, "-S", "-c", code])
-    os.kill(pid, signal.SIGSTOP)
+def stop_for(seconds: float) -> Strike:
+    """Return what lets the victim stand still, and wakes it from outside."""
+
+    def strike(scene: Scene, cell: Cell, rank: int) -> None:
+        pid = scene.pid(cell.victim, rank)
+        code = f"import os, time; time.sleep({seconds}); os.kill({pid}, 18)"
+        subprocess.Popen([sys.executable, "-S", "-c", code])
+        os.kill(pid, signal.SIGSTOP)
+
+    return strike
 
 
 def terminate_twice(scene: Scene, cell: Cell, rank: int) -> None:
@@ -138,7 +140,8 @@ def end_tracker(scene: Scene, cell: Cell, rank: int) -> None:
 STRIKES: dict[str, Strike] = {
     "SIGKILL": kill,
     "SIGSTOP for ever": stop,
-    "SIGSTOP, then SIGCONT": stop_for_a_while,
+    # Longer than a probe may take.
+    "SIGSTOP, then SIGCONT": stop_for(8.0),
     "SIGTERM twice": terminate_twice,
     "clock jumps ahead": move_clock(CLOCK_JUMP_S),
     "clock jumps back": move_clock(-CLOCK_JUMP_S),

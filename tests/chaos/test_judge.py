@@ -4,7 +4,7 @@ import copy
 from typing import Any
 
 import pytest
-from chaos.judge import Record, complaints, complaints_of_whole
+from chaos.judge import Record, complaints, complaints_of_stall, complaints_of_whole
 
 NUM_STEPS = 4
 
@@ -202,6 +202,92 @@ def test_a_dropped_group_that_is_counted_is_no_loss():
     lost_group(run)
     run.metrics[2]["rollout/dropped_groups/count"] = 1.0
     assert judge(run, is_exact=False) == []
+
+
+def test_a_stale_group_that_is_counted_is_no_loss():
+    run = record()
+    lost_group(run)
+    run.metrics[2]["rollout/stale_groups/count"] = 1.0
+    assert judge(run, is_exact=False, staleness=1) == []
+
+
+def test_a_run_that_plays_ahead_may_be_as_many_versions_behind_as_its_bound_says():
+    """Tokens of step 3 are of version 2, or of 1 with a staleness of 1; never of 0 or of the one it makes."""
+    run = record()
+    old_weights(run)
+    assert judge(run, is_exact=False, staleness=1) == []
+    for version in (0, 3):
+        run.rollouts[3][2]["token_versions"] = [[2, 1], [version, 1]]
+        assert "must be of versions [1, 2]" in judge(run, is_exact=False, staleness=1)[0]
+
+
+def test_the_first_step_has_one_version_only():
+    assert judge(record(), is_exact=False, staleness=1) == []
+    run = record()
+    run.rollouts[1][0]["token_versions"] = [[-1, 3]]
+    assert judge(run, is_exact=False, staleness=1)
+
+
+STALL = """no progress for 8 s in phase rollout of step 3: the controller waits for engine 1 in `generate` since 8 s
+
+== policy 0: process 11 is sleeping; children: none
+Thread 0x1 (most recent call first):
+  File "x.py", line 1 in wait
+== engine 0: process 12 is sleeping; children: none
+  File "x.py", line 1 in wait
+== engine 1: process 13 is sleeping; children: none
+Thread 0x3 (most recent call first):
+  File "x.py", line 1 in wait
+  File "armed.py", line 70 in stand_still
+== environment 0: process 14 is sleeping; children: none
+  File "x.py", line 1 in wait
+== reward 0: process 15 is sleeping; children: none
+  File "x.py", line 1 in wait
+== controller, task Task-1
+"""
+
+
+def judge_stall(*texts: str, role: str = "engine", method: str = "generate") -> list[str]:
+    run = record()
+    run.stalls[3] = list(texts)
+    return complaints_of_stall(run, 3, role, method)
+
+
+def test_a_stall_is_told_once_with_the_name_and_the_stack_of_who_hangs():
+    assert judge_stall(STALL) == []
+
+
+@pytest.mark.parametrize(
+    ("texts", "word"),
+    [
+        ((), "found 0"),
+        ((STALL, STALL), "found 2"),
+        ((STALL.replace("== reward 0", "== reward 1"),), "stacks of reward 0"),
+        ((STALL.replace("stand_still", "stood"),), "found nobody"),
+        ((STALL.replace("wait\n== engine 1", "stand_still\n== engine 1"),), "one engine must be seen to hang"),
+        ((STALL.replace("waits for engine 1", "waits for engine 0"),), "must name engine 1 in `generate`"),
+        (
+            (STALL.replace("for engine 1", "for policy 0 in `train` since 9 s (1 calls), engine 1"),),
+            "must name engine 1",
+        ),
+        ((STALL.replace("`generate`", "`update_weights`"),), "must name engine 1 in `generate`"),
+    ],
+)
+def test_a_stall_that_is_told_in_another_way_fails(texts: tuple[str, ...], word: str):
+    [complaint] = judge_stall(*texts)
+    assert word in complaint
+
+
+def test_a_stall_of_another_role_fails():
+    [complaint] = judge_stall(STALL, role="reward", method="score")
+    assert "one reward must be seen to hang in step 3, found ['engine 1']" in complaint
+
+
+def test_stalls_of_a_run_folder_are_read_by_step(tmp_path):
+    (tmp_path / "stalls").mkdir()
+    for name, text in (("000003_101112", "one"), ("000003_101113", "two"), ("000012_101114", "three")):
+        (tmp_path / "stalls" / f"step_{name}.txt").write_text(text)
+    assert Record.read(tmp_path).stalls == {3: ["one", "two"], 12: ["three"]}
 
 
 def test_a_skipped_step_moves_the_schedule_by_one():

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from chaos.armed import fail, struck
+from chaos.armed import HANGS, fail, stand_still, struck
 from torch import Tensor
 
 from skyrl_nat.engines.hf import HfEngine
@@ -14,7 +14,7 @@ NAN_GRADIENT = "NaN gradient"
 
 
 class ChaosPolicy(PolicyWorker):
-    """Raises, or takes a gradient of NaN."""
+    """Raises, hangs, or takes a gradient of NaN."""
 
     _is_poisoned = False
 
@@ -45,14 +45,20 @@ GARBAGE = {
 
 
 class ChaosEngine(HfEngine):
-    """Raises, or answers what no engine may answer."""
+    """Raises, hangs in the thread that decodes, or answers what no engine may answer."""
 
     async def generate(self, request: GenerationRequest) -> Completion:
-        fault = struck("engine", "generate")
-        fail(fault)
+        fault = await self._struck("generate")
         answer = await super().generate(request)
         return GARBAGE[fault](answer) if fault in GARBAGE else answer
 
     async def update_weights(self, *args: Any, **kwargs: Any) -> None:
-        fail(struck("engine", "update_weights"))
+        await self._struck("update_weights")
         await super().update_weights(*args, **kwargs)
+
+    async def _struck(self, method: str) -> str:
+        fault = struck("engine", method)
+        if fault == HANGS:
+            await self._in_thread(stand_still)
+        fail(fault)
+        return fault
