@@ -8,7 +8,15 @@ from typing import Any, TypeVar
 from skyrl_nat.controller.loop import train
 from skyrl_nat.controller.run import Run
 from skyrl_nat.controller.watchdog import Watchdog
-from skyrl_nat.errors import LostWorkerError, SilentWorkerError, SkyRLNatError, StalledError, WeightSyncError
+from skyrl_nat.errors import (
+    LostNodeError,
+    LostWorkerError,
+    SilentWorkerError,
+    SkyRLNatError,
+    StalledError,
+    WeightSyncError,
+    WorkerError,
+)
 
 T = TypeVar("T")
 _LOOK_S = 0.05
@@ -20,7 +28,7 @@ async def train_to_the_end(run: Run) -> None:
     A signal (cancellation) lets the optimizer step in flight end and saves it; a stall saves the last one.
 
     Raises:
-        LostWorkerError, SilentWorkerError, WeightSyncError: Ranks were lost more often than `recovery` allows without a
+        WorkerError, SilentWorkerError, WeightSyncError: Ranks were lost more often than `recovery` allows without a
             trained step in between.
     """
     num_restarts, reached = 0, run.step
@@ -39,7 +47,7 @@ async def train_to_the_end(run: Run) -> None:
             if cause is None:
                 await _save_last_step(run)
             raise
-        except (LostWorkerError, SilentWorkerError, WeightSyncError) as error:
+        except (WorkerError, SilentWorkerError, WeightSyncError) as error:
             num_restarts = 0 if run.step > reached else num_restarts
             reached = max(reached, run.step)
             cause = await _lost_rank(run, error)
@@ -52,11 +60,17 @@ async def train_to_the_end(run: Run) -> None:
 
 
 async def _lost_rank(run: Run, error: SkyRLNatError) -> BaseException | None:
-    """Return how a rank of the policy was lost, if one was: a push fails, too, when that happens."""
-    if not isinstance(error, WeightSyncError):
+    """Return how a rank of policy or reference was lost, if one was: pushes and its peers fail too then, even first."""
+    if isinstance(error, (LostWorkerError, SilentWorkerError)):
         return error
-    ill = await run.policy.probe(run.config.recovery.probe_timeout_s)
-    return next(iter(ill.values()), None)
+    if isinstance(error, LostNodeError):
+        return None
+    for group in run.topology.groups:
+        if group.role in ("policy", "reference"):
+            ill = await group.probe(run.config.recovery.probe_timeout_s)
+            if ill:
+                return next(iter(ill.values()))
+    return None
 
 
 async def supervised(run: Run, work: Coroutine[Any, Any, T]) -> T:

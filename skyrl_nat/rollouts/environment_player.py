@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from skyrl_nat.config.rollout import History
 from skyrl_nat.environments.base import EnvironmentReply
 from skyrl_nat.errors import DeadlineError, EngineError, WorkerError
+from skyrl_nat.rollouts.deadline import fault_of_deadline
 from skyrl_nat.rollouts.draft import Draft
 from skyrl_nat.rollouts.policy_access import Attempt, PolicyAccess
 from skyrl_nat.types import Completion, FinishReason, Message, Outcome, Rollout, Task, Turn
@@ -51,10 +52,15 @@ class EnvironmentPlayer:
         try:
             prompt = await self._environments.create(name, task.visible())
             draft = Draft(prompt=prompt, token_ids=self._codec.prompt_tokens(prompt))
+            limit = asyncio.timeout(self._config.rollout_timeout_s)
             try:
-                async with asyncio.timeout(self._config.rollout_timeout_s):
+                async with limit:
                     await self._play_turns(draft, attempt)
             except TimeoutError:
+                if not limit.expired():
+                    raise  # the deadline of an engine or a worker
+                if fault := fault_of_deadline(limit.when()):
+                    raise DeadlineError(fault) from None
                 draft.outcome = Outcome.TRUNCATED
                 draft.reason = f"rollout deadline of {self._config.rollout_timeout_s:g} s"
             artifact = await self._environments.close(name)

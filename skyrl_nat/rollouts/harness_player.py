@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from skyrl_nat.rollouts.chat_response import MODEL_NAME
+from skyrl_nat.rollouts.deadline import fault_of_deadline
 from skyrl_nat.rollouts.gateway import Gateway
 from skyrl_nat.rollouts.gateway_session import GatewaySession
 from skyrl_nat.rollouts.harness import Harness
@@ -44,8 +45,11 @@ class HarnessPlayer:
             )
         )
         try:
+            deadline = asyncio.get_running_loop().time() + self._timeout_s
             await asyncio.wait({playing}, timeout=self._timeout_s)
             if not playing.done():
+                if fault := fault_of_deadline(deadline):
+                    return _Ended(failure=fault)
                 session.end(f"rollout deadline of {self._timeout_s:g} s")
                 await asyncio.wait({playing}, timeout=self._grace_s)
             if not playing.done():

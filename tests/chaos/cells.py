@@ -160,6 +160,7 @@ SURVIVED = Chain(
         *_raised("garbage: unknown tokens", "engine", *PLAYING),
         *_raised("garbage: not a completion", "engine", *PLAYING),
         *_raised("SIGSTOP, then SIGCONT", "controller", *PHASES),
+        Cell(fault="SIGSTOP for 45 s", victim="controller", phase="rollout", deadline_s=105.0),
         *_raised("clock jumps ahead", "controller", *PHASES),
         *_raised("clock jumps back", "controller", *PHASES),
     ),
@@ -324,9 +325,9 @@ RANKS = Chain(
     is_exact=False,
     overrides=("cluster.num_policy_ranks=2", "algorithm.kl_coefficient=0.01"),
     cells=(
-        Cell(fault="SIGKILL", victim="policy", rank=1, phase="push", is_fast=True),
+        *(Cell(fault="SIGKILL", victim="policy", rank=1, phase=phase, is_fast=phase == "train") for phase in USING),
         *(Cell(fault="SIGSTOP for ever", victim="policy", rank=1, phase=phase) for phase in USING),
-        *_killed("reference", "push", "checkpoint"),
+        *_killed("reference", *USING),
     ),
 )
 """Two policy ranks and a reference: rank 0 waits in a collective for the one that is lost."""

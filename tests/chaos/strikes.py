@@ -142,6 +142,8 @@ STRIKES: dict[str, Strike] = {
     "SIGSTOP for ever": stop,
     # Longer than a probe may take.
     "SIGSTOP, then SIGCONT": stop_for(8.0),
+    # Longer than the deadline of a rollout.
+    "SIGSTOP for 45 s": stop_for(45.0),
     "SIGTERM twice": terminate_twice,
     "clock jumps ahead": move_clock(CLOCK_JUMP_S),
     "clock jumps back": move_clock(-CLOCK_JUMP_S),

@@ -11,11 +11,13 @@ import pytest
 from skyrl_nat.config.recovery import RecoveryConfig
 from skyrl_nat.controller import grace, supervision
 from skyrl_nat.controller.grace import Grace
-from skyrl_nat.errors import LostWorkerError, StalledError, WeightSyncError, WorkerError
+from skyrl_nat.errors import LostNodeError, LostWorkerError, StalledError, WeightSyncError, WorkerError
 
 
 class Run:
     """Trains a step for each call of `train`, by a script of what goes wrong."""
+
+    ill_role = "policy"
 
     def __init__(self, work: Callable[["Run"], Awaitable[None]]) -> None:
         self.work = work
@@ -28,12 +30,16 @@ class Run:
         self.grace = Grace(5)
         self.console = SimpleNamespace(warn=lambda text: None)
         self.keeper = SimpleNamespace(keep=for_ever)
-        self.policy = SimpleNamespace(probe=self.probe)
+        well = SimpleNamespace(role="engine", probe=self.fail)
+        self.topology = SimpleNamespace(groups=[well, SimpleNamespace(role=self.ill_role, probe=self.probe)])
         self.saver = SimpleNamespace(finish=self.settle, settle=self.settle)
         self.is_settled = False
 
     async def settle(self) -> None:
         self.is_settled = True
+
+    async def fail(self, timeout_s: float) -> dict[int, BaseException]:
+        raise AssertionError("engines are not asked")
 
     async def probe(self, timeout_s: float) -> dict[int, BaseException]:
         return {0: LostWorkerError("policy 0 is dead")} if self.is_policy_ill else {}
@@ -107,20 +113,38 @@ def test_a_restart_that_fails_is_tried_again_and_counts() -> None:
     assert run.num_restarts == 2, "max_policy_restarts"
 
 
+@pytest.mark.parametrize("role", ["policy", "reference"])
+@pytest.mark.parametrize("error", [WeightSyncError("the push broke"), WorkerError("policy 0 failed: reset by peer")])
 @pytest.mark.parametrize(("is_ill", "restarts"), [(True, 1), (False, 0)])
-def test_failed_push_restarts_the_policy_only_if_it_is_not_well(is_ill: bool, restarts: int) -> None:
+def test_a_failure_restarts_the_policy_only_if_a_rank_is_not_well(
+    role: str, error: Exception, is_ill: bool, restarts: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A dead rank breaks pushes and its peers' collectives, which may be heard of first."""
+    monkeypatch.setattr(Run, "ill_role", role)
+
     async def work(run: Run) -> None:
         if not run.num_restarts:
             run.is_policy_ill = is_ill
-            raise WeightSyncError("the push broke")
+            raise error
 
     run = Run(work)
     if is_ill:
         start(run)
     else:
-        with pytest.raises(WeightSyncError):
+        with pytest.raises(type(error)):
             start(run)
     assert run.num_restarts == restarts
+
+
+def test_a_lost_node_that_none_replaced_ends_the_run() -> None:
+    async def work(run: Run) -> None:
+        run.is_policy_ill = True
+        raise LostNodeError("the node is gone")
+
+    run = Run(work)
+    with pytest.raises(LostNodeError):
+        start(run)
+    assert run.num_restarts == 0
 
 
 def test_a_push_that_a_lost_rank_broke_ends_the_run_in_its_name() -> None:

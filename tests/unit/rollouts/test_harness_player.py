@@ -1,6 +1,7 @@
 """Rollouts that a harness plays: tokens from the gateway, outcome, artifact, reward."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from skyrl_nat.config.environment import EnvironmentConfig
 from skyrl_nat.config.rollout import RolloutConfig
 from skyrl_nat.environments.base import EnvironmentReply
 from skyrl_nat.errors import ConfigError, EngineError, WorkerError
+from skyrl_nat.rollouts import deadline
 from skyrl_nat.rollouts.environment_player import EnvironmentPlayer
 from skyrl_nat.rollouts.harness import HarnessContext, find_harness
 from skyrl_nat.rollouts.harness_player import HarnessPlayer
@@ -261,3 +263,14 @@ def test_a_harness_that_cannot_be_found_is_refused(name: str) -> None:
 def test_settings_that_cannot_be_are_refused(settings: dict[str, Any], path: str) -> None:
     with pytest.raises(ConfigError, match=path):
         RolloutConfig(**settings)
+
+
+def test_a_controller_that_stood_still_is_not_held_against_the_rollout(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def freeze(client: AsyncOpenAI) -> dict[str, Any]:
+        time.sleep(1.0)  # noqa: ASYNC251 - all of it
+        return await hang(client)
+
+    monkeypatch.setattr(deadline, "LATE_S", 0.1)
+    rollout, _ = play(freeze, None, timeout_s=0.3)
+    assert rollout.outcome is Outcome.INFRASTRUCTURE_FAILURE
+    assert "the controller stood still" in rollout.reason
