@@ -79,7 +79,7 @@ class ActorGroup:
         self.progress: dict[int, int] = {}
         """Micro-batches that each rank had computed when it was last asked for a sign of life."""
         self._deaths: dict[int, asyncio.Task[str]] = {}
-        """What is known of each death, by process id."""
+        """What is known of each death, by process id, until another process has taken the place."""
         self._make = make
         self._handles = {rank: make(rank) for rank in ranks}
         self._lines: dict[int, Line] = {}
@@ -223,6 +223,8 @@ class ActorGroup:
         identity = self.identities.get(rank, {})
         pid = identity.get("pid", -1 - rank)
         if pid not in self._deaths:
+            in_place = {one.get("pid") for one in self.identities.values()}
+            self._deaths = {one: told for one, told in self._deaths.items() if one in in_place or not told.done()}
             self._deaths[pid] = asyncio.ensure_future(last_words(error, identity))
         return await asyncio.shield(self._deaths[pid])
 
