@@ -37,12 +37,14 @@ class LetterEnv(BaseTextEnv):
 
 
 class LetterValidator:
-    """Reward: share of characters that are a lower-case letter up to h."""
+    """Reward: share of characters that are a lower-case letter up to h; 1 for whatever is said to a flat task."""
 
     def validate(self, task: Task, artifact: dict[str, Any], *, seed: int = 0, is_final: bool = False) -> RewardResult:
         del seed, is_final
         if task.payload.get("is_poisoned"):
             raise RuntimeError("no verdict on this task")
+        if task.payload.get("is_flat"):
+            return RewardResult(total=1.0, parts={"share": 1.0}, is_success=True)
         text = artifact["text"]
         share = sum(character in LETTERS for character in text) / max(1, len(text))
         return RewardResult(total=share, parts={"share": share}, is_success=share > 0.9)

@@ -2,14 +2,24 @@
 
 import json
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
+import letter_family
 import pytest
 import small_run
+import torch
+
+from skyrl_nat.checkpoint.manager import CheckpointManager, read_state
+from skyrl_nat.checkpoint.safe_reading import SafeReader
+from skyrl_nat.checkpoint.sharded import load_sharded
+from skyrl_nat.data.specs import write_tasks
+from skyrl_nat.types import Task
 
 pytestmark = pytest.mark.slow
 
@@ -35,6 +45,17 @@ AHEAD = (
     "algorithm.kl_target=0.05",
 )
 BESIDE = ("name=beside", *COMMON, "checkpoint.asynchronous=true", "checkpoint.keep_last=1", "checkpoint.keep_best=0")
+SHAPED = (
+    *COMMON,
+    "evaluation.every_steps=0",
+    "algorithm.kl_coefficient=0.1",
+    "algorithm.kl_target=0.05",
+    "algorithm.dynamic_sampling=filter",
+    "environment.curriculum=easy_first",
+)
+LEVELS = {"a": 3, "b": 1, "c": 2, "d": 1, "e": 2, "f": 3}
+"""Difficulty of each task; whatever is said to b and c has the same reward."""
+WANDB = ("tracking.backends=[jsonl,console,wandb]", "tracking.wandb_mode=offline")
 KILLS = (
     ("log", 1),  # nothing is saved so far: the run begins anew
     ("rollout", 1),
@@ -57,12 +78,13 @@ def undisturbed(folder: Path) -> Path:
     return folder / "runs" / "undisturbed"
 
 
-def kill_at(folder: Path, point: str, step: int, *overrides: str) -> None:
-    """Go on with a run until it kills itself."""
+def kill_at(folder: Path, point: str, step: int, *overrides: str) -> str:
+    """Go on with a run until it kills itself; return what it printed."""
     program = (str(Path(small_run.__file__).parent / "kill_points.py"), point, str(step))
     process = small_run.start(folder, "resume=latest", *overrides, program=program)
     output, _ = process.communicate(timeout=240)
     assert process.returncode == -signal.SIGKILL, f"not killed at {point} of step {step}: {output}"
+    return output
 
 
 def replay(run: Path, step: int, *overrides: str) -> subprocess.CompletedProcess[str]:
@@ -90,23 +112,116 @@ def without_times(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in entry.items() if not name.startswith(TIMES)} for entry in entries]
 
 
+def assert_equal(run: Path, undisturbed: Path) -> list[dict[str, Any]]:
+    """Compare tasks, tokens, log-probs, versions, metrics, and in the end parameters and optimizer state bit for bit.
+
+    Returns:
+        The metrics of all steps, without times.
+    """
+    for step in range(1, NUM_STEPS + 1):
+        assert rollouts(run, step) == rollouts(undisturbed, step)
+    found, expected = (without_times(small_run.metrics(one.parents[1], one.name)) for one in (run, undisturbed))
+    assert [entry["step"] for entry in expected] == list(range(1, NUM_STEPS + 1))
+    assert len({entry["loss/lr"] for entry in expected}) == NUM_STEPS, "a schedule that could start anew"
+    assert found == expected
+    last = Path("checkpoints") / f"step_{NUM_STEPS:06d}" / "policy" / "__0_0.distcp"
+    assert (run / last).read_bytes() == (undisturbed / last).read_bytes()
+    return found
+
+
+def parameters(run: Path) -> dict[str, torch.Tensor]:
+    """Return the parameters of the last checkpoint in full, by name."""
+    folder = run / "checkpoints" / f"step_{NUM_STEPS:06d}" / "policy"
+    stored = SafeReader(folder).read_metadata().state_dict_metadata
+    found = {name: torch.empty(one.size) for name, one in stored.items() if name.startswith("model.")}
+    load_sharded(folder, found, [])
+    return found
+
+
 def test_killed_at_every_point_the_run_is_the_undisturbed_one_bit_for_bit(folder: Path, undisturbed: Path):
     """Tasks, tokens, log-probs, versions, learning rates, metrics, and in the end parameters and optimizer state."""
     for point, step in KILLS:
         kill_at(folder, point, step, "name=killed", *COMMON)
     small_run.run(folder, "name=killed", "resume=latest", *COMMON)
     run = folder / "runs" / "killed"
-    for step in range(1, NUM_STEPS + 1):
-        assert rollouts(run, step) == rollouts(undisturbed, step)
-    expected = without_times(small_run.metrics(folder, "undisturbed"))
-    assert [entry["step"] for entry in expected] == list(range(1, NUM_STEPS + 1))
-    assert len({entry["loss/lr"] for entry in expected}) == NUM_STEPS, "a schedule that could start anew"
-    assert without_times(small_run.metrics(folder, "killed")) == expected
+    assert_equal(run, undisturbed)
     assert [step for step, _ in evaluations(undisturbed)] == [2]
     assert evaluations(run) == evaluations(undisturbed), "the one that was cut off is made up for"
-    last = Path("checkpoints") / f"step_{NUM_STEPS:06d}" / "policy" / "__0_0.distcp"
-    assert (run / last).read_bytes() == (undisturbed / last).read_bytes()
     assert not list(run.rglob("*.part"))
+
+
+def test_what_adapts_and_what_is_left_out_goes_on_where_it_was(folder: Path):
+    """A KL coefficient that moves, groups left out as flat, and tasks that come easy ones first."""
+    tasks = [
+        Task(
+            task_id=letter,
+            family=letter_family.NAME,
+            payload={"letter": letter, "is_flat": letter in "bc"},
+            difficulty=level,
+        )
+        for letter, level in LEVELS.items()
+    ]
+    write_tasks(tasks, folder / "levels.parquet")
+    shaped = (*SHAPED, f"environment.train_files=[{folder / 'levels.parquet'}]")
+    small_run.run(folder, "name=steady", *shaped)
+    for point, step in (("training", 1), ("checkpoint", 3)):
+        kill_at(folder, point, step, "name=shaped", *shaped)
+    small_run.run(folder, "name=shaped", "resume=latest", *shaped)
+    run = folder / "runs" / "shaped"
+    metrics = assert_equal(run, folder / "runs" / "steady")
+    trained = [{record["task_id"] for record in rollouts(run, step)} for step in range(1, NUM_STEPS + 1)]
+    assert trained == [{"d", "e"}, {"a", "f"}] * 2, "an epoch of four with signal, the hardest last"
+    assert sum(entry["rollout/flat_groups/count"] for entry in metrics) == 4, "b and c of each epoch"
+    assert len({entry["loss/kl_coefficient"] for entry in metrics}) == NUM_STEPS
+
+
+def test_from_one_rank_to_two_and_back_a_run_goes_on(folder: Path, undisturbed: Path):
+    """CK-08. Every start has its own run in WandB, whose id is in the checkpoints of that start."""
+    ranks = ("name=ranks", "checkpoint.keep_last=0", *COMMON, *WANDB)
+    kill_at(folder, "training", 1, *ranks)
+    second = kill_at(folder, "training", 3, "cluster.num_policy_ranks=2", *ranks)
+    last = small_run.run(folder, "resume=latest", "cluster.num_policy_ranks=1", *ranks)
+    assert "step_000001 is of 1 policy ranks, this run has 2: random numbers of the ranks begin anew" in second
+    assert "step_000003 is of 2 policy ranks, this run has 1: random numbers of the ranks begin anew" in last
+    run = folder / "runs" / "ranks"
+    states = [read_state(run / "checkpoints" / f"step_{step:06d}") for step in range(1, NUM_STEPS + 1)]
+    assert [state["num_policy_ranks"] for state in states] == [1, 2, 2, 1]
+    assert [state["position"] for state in states] == [2, 4, 6, 8]
+    for step in range(1, NUM_STEPS + 1):
+        for found, expected in zip(rollouts(run, step), rollouts(undisturbed, step), strict=True):
+            for name in ("rollout_id", "task_id", "token_versions"):
+                assert found[name] == expected[name], (step, name)
+    rates = [[entry["loss/lr"] for entry in small_run.metrics(folder, name)] for name in ("ranks", "undisturbed")]
+    assert rates[0] == rates[1]
+    expected = parameters(undisturbed)
+    for name, tensor in parameters(run).items():
+        assert (tensor - expected[name]).abs().max() < 1e-4 * expected[name].abs().max(), name
+    ids = [state["tracker_runs"]["wandb"] for state in states]
+    starts = sorted((run / "wandb").glob("offline-run-*"))
+    assert len(starts) == 3
+    assert ids == [starts[number].name.rpartition("-")[2] for number in (0, 1, 1, 2)]
+
+
+def test_a_checkpoint_that_is_evaluated_stays_though_newer_ones_are_saved(folder: Path, undisturbed: Path):
+    """CK-10: keep 1; saved while `evaluate` loads, another process."""
+    run = folder / "runs" / "evaluated"
+    shutil.copytree(undisturbed, run)
+    topology = run / "topology.json"
+    topology.unlink()
+    checkpoints = CheckpointManager(run / "checkpoints", keep_last=1)
+    process = small_run.Running([sys.executable, "-m", "skyrl_nat.cli", "evaluate", str(run)])
+    deadline = time.monotonic() + 240
+    while not topology.exists():  # the workers are there, nothing is loaded
+        assert process.poll() is None, process.communicate()[0]
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    checkpoints.commit(checkpoints.begin(NUM_STEPS + 1), {"step": NUM_STEPS + 1})
+    output, _ = process.communicate(timeout=240)
+    assert process.returncode == 0, output
+    assert evaluations(run)[-1][0] == NUM_STEPS
+    assert [path.name for path in checkpoints.all()] == [f"step_{NUM_STEPS + number:06d}" for number in (0, 1)]
+    checkpoints.commit(checkpoints.begin(NUM_STEPS + 2), {"step": NUM_STEPS + 2})
+    assert [path.name for path in checkpoints.all()] == [f"step_{NUM_STEPS + 2:06d}"]
 
 
 def test_killed_while_a_checkpoint_is_written_beside_training_it_is_the_same_run(folder: Path, undisturbed: Path):
