@@ -23,9 +23,12 @@ from chaos.strikes import BALLAST, STRIKES
 from letter_family import write_letter_tasks
 from small_run import TINY, environment
 
+from skyrl_nat.config.recovery import ENDING_S
+
 PROGRAM = Path(__file__).parent / "program.py"
 TOTAL_STEPS = 400
 """Of the schedule: more than any chain has."""
+GRACE_S = 20
 SETTINGS = (
     f"trainer.steps={TOTAL_STEPS}",
     "checkpoint.every_steps=2",
@@ -37,7 +40,7 @@ SETTINGS = (
     "optimizer.warmup_steps=2",
     "recovery.probe_timeout_s=2",
     "recovery.stall_timeout_s=120",
-    "recovery.grace_s=20",
+    f"recovery.grace_s={GRACE_S}",
     "cluster.call_timeout_s=30",
     "cluster.start_timeout_s=60",
     # On a busy machine, threads that wait for each other in a spin take most of the time.
@@ -235,8 +238,9 @@ class ChainRun:
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(60)
-        is_in_order = self._process.poll() == 130
+            self._process.wait(GRACE_S + ENDING_S)
+        # A run that does not end in time ends itself, with this sentence.
+        is_in_order = self._process.poll() == 130 and "told to stop must end within" not in self._last_words()
         if self._nodes:
             self._nodes.close()
         found = [] if is_in_order else [f"the run must end in order after its last cell: {self._last_words()}"]
