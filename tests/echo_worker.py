@@ -1,6 +1,7 @@
 """A worker for an actor: answers at once, late, with an error, or not at all."""
 
 import asyncio
+import os
 from typing import Any
 
 from skyrl_nat.errors import DeadlineError
@@ -30,3 +31,6 @@ class EchoWorker:
 
     async def count(self) -> int:
         return self.num_cancelled
+
+    async def environment(self) -> dict[str, str]:
+        return dict(os.environ)

@@ -160,8 +160,10 @@ def _init(config: ClusterConfig, address: str | None) -> None:
         "configure_logging": True,
     }
     # What Ray starts for this machine alone listens on its loopback address alone: the way of Ray's own environment
-    # variable for this, which is read when Ray is imported, before it is known whether a cluster is joined.
-    ray_constants.ENABLE_RAY_CLUSTER = address is not None
+    # variable for this, which is read when Ray is imported, before it is known whether a cluster is joined. A Slurm job
+    # of one node sets it, since its head listens there too.
+    is_reachable = os.environ.get(ray_constants.ENABLE_RAY_CLUSTERS_ENV_VAR) != "0"
+    ray_constants.ENABLE_RAY_CLUSTER = address is not None and is_reachable
     if address:
         ray.init(address=address, **common)
         return

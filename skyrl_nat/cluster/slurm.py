@@ -71,6 +71,10 @@ class Job:
             **environment,
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
+            # Ray on one node listens on the loopback address alone, Ray on several on all addresses.
+            "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": str(int(job.num_nodes > 1)),
+            # Its metrics would be read by everyone without the word.
+            "RAY_enable_metrics_collection": "0",
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_worker_niceness": "0",
         }

@@ -1,14 +1,18 @@
 """Calls to real actors that travel together: same answers and errors as single calls, for less of the caller's time."""
 
 import asyncio
+import os
+import tempfile
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import small_run
 
 from skyrl_nat.cluster.actors import AsyncHost
+from skyrl_nat.cluster.folders import CACHES
 from skyrl_nat.cluster.group import ActorGroup
 from skyrl_nat.cluster.session import ray_session
 from skyrl_nat.config.load import load_config
@@ -24,6 +28,10 @@ def play(tmp_path_factory: pytest.TempPathFactory) -> Any:
     config = load_config(small_run.arguments(tmp_path_factory.mktemp("calls")))
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", small_run.environment()["PYTHONPATH"])
+        for variable in CACHES:
+            # torch sets its own in a process that compiles.
+            patch.delenv(variable, raising=False)
+        patch.setenv("TRITON_CACHE_DIR", "/mine")
         with ray_session(config.cluster):
             yield _play
 
@@ -88,3 +96,13 @@ def test_calls_are_lost_with_their_actor_and_its_successor_answers(play: Any) ->
                     await asyncio.sleep(0.2)
 
     play(scenario)
+
+
+def test_worker_compiles_into_caches_of_its_node_and_the_users_own_choice_stays(play: Any) -> None:
+    async def scenario(group: ActorGroup) -> dict[str, str]:
+        return await group.call_one(1, "environment")
+
+    environment = play(scenario)
+    root = Path(tempfile.gettempdir()) / f"skyrl-nat-cache-{os.getuid()}"
+    expected = {variable: str(root / name) for variable, name in CACHES.items()} | {"TRITON_CACHE_DIR": "/mine"}
+    assert {variable: environment.get(variable) for variable in CACHES} == expected

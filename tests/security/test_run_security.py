@@ -10,6 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 import small_run
+from listening import listening_of
 
 import skyrl_nat
 from skyrl_nat.config.environment import SandboxConfig
@@ -60,40 +61,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Looked]:
     process.terminate()
     output, _ = process.communicate(timeout=120)
     yield Looked(folder, ray_folder, listening, len(family), output)
-
-
-def listening_of(pid: int) -> list[str]:
-    """Return the addresses on which a process listens, from the kernel's own tables."""
-    mine = set()
-    for link in Path(f"/proc/{pid}/fd").iterdir():
-        try:
-            mine.add(str(link.readlink()))
-        except FileNotFoundError:
-            continue
-    found = []
-    for table in ("tcp", "tcp6"):
-        for line in Path(f"/proc/{pid}/net/{table}").read_text().splitlines()[1:]:
-            (
-                _,
-                local,
-                _,
-                state,
-                *_,
-            ) = line.split()[:4]
-            inode = line.split()[9]
-            if state == "0A" and f"socket:[{inode}]" in mine:
-                address, port = local.split(":")
-                found.append(f"{address_of(address)}:{int(port, 16)}")
-    return found
-
-
-def address_of(text: str) -> str:
-    """Return an address of /proc/net/tcp in words: groups of four bytes, each in the machine's order."""
-    import ipaddress
-
-    raw = b"".join(bytes.fromhex(text[i : i + 8])[::-1] for i in range(0, len(text), 8))
-    address = ipaddress.ip_address(raw)
-    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def files_with(secret: str, folder: Path) -> list[str]:
