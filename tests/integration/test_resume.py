@@ -138,6 +138,7 @@ def parameters(run: Path) -> dict[str, torch.Tensor]:
     return found
 
 
+@pytest.mark.timeout(600)
 def test_killed_at_every_point_the_run_is_the_undisturbed_one_bit_for_bit(folder: Path, undisturbed: Path):
     """Tasks, tokens, log-probs, versions, learning rates, metrics, and in the end parameters and optimizer state."""
     for point, step in KILLS:
@@ -150,6 +151,7 @@ def test_killed_at_every_point_the_run_is_the_undisturbed_one_bit_for_bit(folder
     assert not list(run.rglob("*.part"))
 
 
+@pytest.mark.timeout(600)
 def test_what_adapts_and_what_is_left_out_goes_on_where_it_was(folder: Path):
     """A KL coefficient that moves, groups left out as flat, and tasks that come easy ones first."""
     tasks = [
@@ -175,6 +177,7 @@ def test_what_adapts_and_what_is_left_out_goes_on_where_it_was(folder: Path):
     assert len({entry["loss/kl_coefficient"] for entry in metrics}) == NUM_STEPS
 
 
+@pytest.mark.timeout(600)
 def test_from_one_rank_to_two_and_back_a_run_goes_on(folder: Path, undisturbed: Path):
     """CK-08. Every start has its own run in WandB, whose id is in the checkpoints of that start."""
     ranks = ("name=ranks", "checkpoint.keep_last=0", *COMMON, *WANDB)
