@@ -14,6 +14,14 @@ CHAT_TEMPLATE = (
 )
 SPECIAL_TOKENS = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 """Ids 0, 1 and 2, as in SmolLM2: unknown, begin, end (also the padding token)."""
+TINIEST = {
+    "vocab_size": 32,
+    "hidden_size": 16,
+    "intermediate_size": 16,
+    "num_hidden_layers": 1,
+    "num_attention_heads": 2,
+}
+"""Shape of models of other kinds than Llama, of which only the kind matters."""
 
 _LINES = [
     "user assistant system the agent uses a tool and returns the answer",
@@ -48,15 +56,22 @@ def make_tiny_tokenizer() -> PreTrainedTokenizerFast:
 
 
 def make_tiny_model(
-    folder: str | Path, seed: int = 0, *, hidden_size: int = 32, num_heads: int = 4, tie_word_embeddings: bool = True
+    folder: str | Path,
+    seed: int = 0,
+    *,
+    hidden_size: int = 32,
+    num_heads: int = 4,
+    num_layers: int = 2,
+    tie_word_embeddings: bool = True,
 ) -> Path:
-    """Write a random Llama (2 layers, 2 key/value heads, about 20k parameters) and its tokenizer.
+    """Write a random Llama (2 key/value heads; about 20k parameters by default) and its tokenizer.
 
     Args:
         folder: Created if missing.
         seed: Seed of the weights; the caller's random state is left alone.
         hidden_size: Width; a multiple of twice the heads.
         num_heads: Query heads; even.
+        num_layers: Decoder layers.
         tie_word_embeddings: Share the embedding with the LM head.
 
     Returns:
@@ -68,7 +83,7 @@ def make_tiny_model(
         vocab_size=len(tokenizer),
         hidden_size=hidden_size,
         intermediate_size=2 * hidden_size,
-        num_hidden_layers=2,
+        num_hidden_layers=num_layers,
         num_attention_heads=num_heads,
         num_key_value_heads=2,
         max_position_embeddings=512,

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 from policy_ranks import make_grid, make_samples, make_worker
-from tiny_model import make_tiny_model
+from tiny_model import TINIEST, make_tiny_model
 from torch.autograd.graph import saved_tensors_hooks
 from transformers import CohereConfig, CohereForCausalLM
 
@@ -18,14 +18,7 @@ from skyrl_nat.workers.model import build_packed_model, checkpoint_parameters, e
 
 
 def test_models_that_scale_their_logits_are_refused(tmp_path: Path) -> None:
-    config = CohereConfig(
-        vocab_size=32,
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        logit_scale=0.0625,
-    )
+    config = CohereConfig(**TINIEST, logit_scale=0.0625)
     CohereForCausalLM(config).save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match=r"logit_scale=0\.0625"):
         empty_causal_lm(tmp_path, ModelConfig())
@@ -57,11 +50,7 @@ def test_dropout_is_off_by_whatever_name_a_model_calls_it(tmp_path: Path) -> Non
     from transformers import Starcoder2Config, Starcoder2ForCausalLM
 
     config = Starcoder2Config(
-        vocab_size=32,
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
+        **TINIEST,
         num_key_value_heads=1,
         residual_dropout=0.3,
         embedding_dropout=0.3,

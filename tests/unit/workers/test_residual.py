@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 from policy_ranks import make_grid, make_samples, make_worker
-from tiny_model import make_tiny_model
+from tiny_model import TINIEST, make_tiny_model
 from torch import Tensor
-from transformers import GemmaConfig, GemmaForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import GemmaConfig, GemmaForCausalLM, LlamaForCausalLM
 
 from skyrl_nat.config.model import Dtype, ModelConfig
 from skyrl_nat.errors import ConfigError
@@ -25,19 +25,9 @@ FORMS = {
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A random model deep enough for its rounding to add up."""
-    path = tmp_path_factory.mktemp("model")
-    make_tiny_model(path)
-    torch.manual_seed(0)
-    config = LlamaConfig(
-        vocab_size=300,
-        hidden_size=64,
-        intermediate_size=128,
-        num_hidden_layers=16,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        initializer_range=0.1,
-    )
-    LlamaForCausalLM(config).bfloat16().save_pretrained(path)
+    path = make_tiny_model(tmp_path_factory.mktemp("model"), hidden_size=64, num_layers=16)
+    # Weights that bf16 holds exactly: only what is computed is rounded.
+    LlamaForCausalLM.from_pretrained(path, dtype=torch.bfloat16).save_pretrained(path)
     return path
 
 
@@ -80,15 +70,7 @@ def test_in_fp32_no_bit_changes(folder: Path) -> None:
 
 
 def test_a_model_with_other_norms_is_refused(tmp_path: Path) -> None:
-    config = GemmaConfig(
-        vocab_size=32,
-        hidden_size=16,
-        intermediate_size=16,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        head_dim=8,
-    )
+    config = GemmaConfig(**TINIEST, num_key_value_heads=1, head_dim=8)
     GemmaForCausalLM(config).save_pretrained(tmp_path)
     with pytest.raises(ConfigError, match=r"model\.fp32_residual needs a decoder .*Found GemmaRMSNorm"):
         build_packed_model(tmp_path, ModelConfig(fp32_residual=True), temperature=1.0, is_trainable=True)
