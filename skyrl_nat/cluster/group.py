@@ -126,7 +126,8 @@ class ActorGroup:
         """Kill an actor and start it anew; what it held is lost."""
         ray.kill(self._handles[rank])
         self._handles[rank] = self._make(rank)
-        self._lines.pop(rank, None)
+        if rank in self._lines:
+            self._lines[rank].handle = self._handles[rank]
         await self.wait_ready(timeout_s, [rank])
 
     def end(self, rank: int) -> None:
@@ -182,6 +183,10 @@ class ActorGroup:
     def call_opaque(self, rank: int, method: str, *args: Any) -> Any:
         """Start a call and return its reference, to be passed on to other actors without coming here."""
         return self._handles[rank].call.remote(method, *args)
+
+    async def close(self) -> None:
+        """Wait for no answer of `call_often` any more; before Ray ends."""
+        await asyncio.gather(*(line.close() for line in self._lines.values()))
 
     def _note(self, answers: dict[int, dict[str, Any]]) -> None:
         self.progress |= {rank: answer.pop("progress") for rank, answer in answers.items()}

@@ -36,11 +36,13 @@ class Line:
 
     def __init__(self, handle: ActorHandle) -> None:
         """Take the actor, whose host has an `Exchange`."""
-        self._handle = handle
+        self.handle = handle
+        """May change, when the actor is started anew."""
         self._numbers = itertools.count()
         self._unsent: list[tuple[Request, asyncio.Future[Any]]] = []
         self._dropped: list[int] = []
         self._readers: set[asyncio.Task[None]] = set()
+        self._is_closed = False
 
     async def call(self, method: str, args: tuple[Any, ...]) -> Any:
         """Call a method; one that is cancelled here is cancelled there too.
@@ -60,6 +62,16 @@ class Line:
             self._dropped.append(number)
             raise
 
+    async def close(self) -> None:
+        """Read nothing more; calls that are not answered fail.
+
+        Before Ray ends: whoever reads a stream after that ends the process, with code 1 and without a word.
+        """
+        self._is_closed = True
+        for reader in self._readers:
+            reader.cancel()
+        await asyncio.gather(*self._readers, return_exceptions=True)
+
     def _send_soon(self) -> None:
         if not self._unsent and not self._dropped:
             asyncio.get_running_loop().call_soon(self._send)
@@ -67,13 +79,16 @@ class Line:
     def _send(self) -> None:
         (unsent, self._unsent), (dropped, self._dropped) = (self._unsent, []), (self._dropped, [])
         answers = {request[0]: answer for request, answer in unsent if not answer.done()}
+        if self._is_closed:
+            _fail(answers, _closed())
+            return
         if answers:
-            stream = self._handle.answer.remote([request for request, _ in unsent if request[0] in answers])
+            stream = self.handle.answer.remote([request for request, _ in unsent if request[0] in answers])
             reader = asyncio.ensure_future(_read(stream, answers))
             self._readers.add(reader)
             reader.add_done_callback(self._readers.discard)
         if dropped:
-            self._handle.drop.remote(dropped)
+            self.handle.drop.remote(dropped)
 
 
 async def _read(stream: Any, answers: dict[int, asyncio.Future[Any]]) -> None:
@@ -83,8 +98,20 @@ async def _read(stream: Any, answers: dict[int, asyncio.Future[Any]]) -> None:
         async for ref in stream:
             for number, is_ok, value in await ref:
                 _settle(answers.pop(number), None if is_ok else Failed(value), value)
+    except asyncio.CancelledError:
+        error = _closed()
+        raise
     except Exception as found:  # noqa: BLE001 - raised where the answers are awaited
         error = found
+    finally:
+        _fail(answers, error)
+
+
+def _closed() -> WorkerError:
+    return WorkerError("a call must be answered before the run ends, it was not")
+
+
+def _fail(answers: dict[int, asyncio.Future[Any]], error: Exception) -> None:
     for answer in answers.values():
         _settle(answer, error, None)
 

@@ -162,6 +162,7 @@ async def _shut_down(topology: Topology) -> None:
             for group, method in ((topology.engines, "shutdown"), (topology.policy, "close")):
                 with contextlib.suppress(Exception):
                     await group.call_all(method)
+    await asyncio.gather(*(group.close() for group in topology.groups))
 
 
 class _Starter:

@@ -12,8 +12,12 @@ from typing import Any, TypeVar
 from skyrl_nat.config.outputs import TrackingConfig
 from skyrl_nat.json_lines import NOT_FINITE, whole_lines
 
-START_S = 10.0
-"""For WandB's own start; it takes up to 10 s more to give up."""
+START_S = 60.0
+"""For WandB's own start, where nobody has to be reached: only a busy machine needs long, and nothing can stand in."""
+ONLINE_START_S = 10.0
+"""Where an offline run can stand in."""
+GIVE_UP_S = 15.0
+"""For WandB to give up after that, and for its import."""
 CALL_S = 25.0
 """Longest wait for any call."""
 ROOM_BYTES = 2**20
@@ -45,7 +49,7 @@ class WandbBackend:
         self._is_spare = False
         self._begin(0)
         try:
-            self._run = _within(CALL_S, self._start)
+            self._run = _within(self._start_s + GIVE_UP_S, self._start)
         except Exception as error:
             if self._mode != "online":
                 raise
@@ -85,6 +89,10 @@ class WandbBackend:
         except Exception as error:  # noqa: BLE001 - whatever WandB raises, the run is over
             self._warn(f"WandB did not take everything ({_first_line(error)}). {_how_to_send(folder)}")
 
+    @property
+    def _start_s(self) -> float:
+        return ONLINE_START_S if self._mode == "online" else START_S
+
     def _start(self) -> Any:
         import wandb
 
@@ -97,8 +105,8 @@ class WandbBackend:
             dir=str(self._folder),
             config=dict(self._run_config),
             settings=wandb.Settings(
-                init_timeout=START_S,
-                login_timeout=START_S,
+                init_timeout=self._start_s,
+                login_timeout=self._start_s,
                 finish_timeout=CALL_S,
                 finish_timeout_raises=True,
                 silent=True,

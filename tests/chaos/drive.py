@@ -158,7 +158,7 @@ class ChainRun:
         result.seconds = now() - fired
         self._name_outcome(result, is_settled)
         if not self._was_made(cell, fired):
-            result.complaints.append("the fault was armed and never made")
+            result.complaints.append(f"the fault was armed and never made: {self._last_words()}")
         if self._process is None:
             self._go_on(number, result)
 

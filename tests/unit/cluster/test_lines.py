@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from skyrl_nat.cluster.lines import Answer, Exchange, Failed, Line, Request
-from skyrl_nat.errors import DeadlineError
+from skyrl_nat.errors import DeadlineError, WorkerError
 
 
 class Worker:
@@ -149,3 +149,21 @@ def test_a_stream_that_ends_early_fails_what_is_left_and_later_calls_are_sent_an
     assert quick == 2
     assert isinstance(lost, ConnectionError)
     assert later == 10
+
+
+def test_a_line_that_is_closed_reads_nothing_more_and_fails_what_is_open() -> None:
+    """Ray ends a process, with code 1 and without a word, that reads a stream once Ray has ended."""
+
+    async def scenario(line: Line, wire: Wire) -> list[Any]:
+        calls = [asyncio.ensure_future(line.call(method, (60,))) for method in ("double", "wait")]
+        assert await calls[0] == 120
+        readers = set(line._readers)
+        late = asyncio.ensure_future(line.call("double", (1,)))
+        await line.close()
+        assert [reader.done() for reader in readers] == [True]
+        assert not line._readers
+        return await asyncio.gather(calls[1], late, line.call("double", (2,)), return_exceptions=True)
+
+    found, wire = run(scenario)
+    assert [type(error) for error in found] == [WorkerError] * 3
+    assert len(wire.sent) == 1, "nothing is sent after it, either"

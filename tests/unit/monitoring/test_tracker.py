@@ -356,3 +356,11 @@ def test_a_wandb_run_that_does_not_end_in_time_says_how_to_send_the_rest(tmp_pat
     tracker.close()
     assert "WandB did not take everything (Timed out). Its records are kept; send them later" in text.getvalue()
     assert "switched off" not in text.getvalue()
+
+
+@pytest.mark.parametrize(("mode", "seconds"), [("online", 10), ("offline", 60), ("disabled", 60)])
+def test_a_start_that_nothing_can_stand_in_for_may_take_a_minute(tmp_path, monkeypatch, mode, seconds):
+    """On a busy machine WandB's own service is slow to come; a run without it would have lost its back end."""
+    runs, _ = fake_wandb(monkeypatch)
+    open_tracker(tmp_path, "wandb", mode=mode)
+    assert runs[0].how["settings"].init_timeout == seconds
