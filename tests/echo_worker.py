@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import time
 from typing import Any
 
 from skyrl_nat.errors import DeadlineError
@@ -34,3 +35,14 @@ class EchoWorker:
 
     async def environment(self) -> dict[str, str]:
         return dict(os.environ)
+
+
+class BlockingWorker:
+    """Has blocking methods, as the policy has."""
+
+    def slow(self, seconds: float) -> str:
+        time.sleep(seconds)
+        return "made"
+
+    def fail(self) -> None:
+        raise ValueError("not today")

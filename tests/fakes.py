@@ -48,17 +48,16 @@ class LocalCalls:
         pairs = zip(self.workers, arguments, strict=True)
         return list(await asyncio.gather(*(_call_local(w, method, a, {}) for w, a in pairs)))
 
-    def call_opaque(self, rank: int, method: str, *args: Any) -> Any:
-        """Call a method on one worker; returns a task."""
-        return asyncio.ensure_future(_call_local(self.workers[rank], method, args, {}))
+    async def call_opaque(self, rank: int, method: str, *args: Any) -> Any:
+        """Call a method on one worker."""
+        return await _call_local(self.workers[rank], method, args, {})
 
 
 async def _call_local(worker: Any, method: str, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
-    resolved = [await arg if inspect.isawaitable(arg) else arg for arg in args]
     function = getattr(worker, method)
     if inspect.iscoroutinefunction(function):
-        return await function(*resolved, **kwargs)
-    return await asyncio.to_thread(function, *resolved, **kwargs)
+        return await function(*args, **kwargs)
+    return await asyncio.to_thread(function, *args, **kwargs)
 
 
 class FakePolicyRank:

@@ -83,6 +83,10 @@ class ThreadedHost(_Host):
         """Run one method of the worker."""
         return getattr(self._target, method)(*args, **kwargs)
 
+    def hold(self, method: str, *args: Any) -> list[Any]:
+        """Run one method of the worker and keep the result; return a reference to it, in a list."""
+        return [ray.put(self.call(method, *args))]
+
     @ray.method(concurrency_group="background")
     def beside(self, method: str, *args: Any) -> Any:
         """Run one method of the worker that may run beside all others."""

@@ -67,7 +67,7 @@ class RemoteEnvironments:
         """Let the worker forget an environment that nobody waits for any more."""
         rank, made = self._home.pop(rollout_id, None), self._made.pop(rollout_id, None)
         if rank is not None and made is None:
-            self._group.call_opaque(rank, "close", rollout_id)
+            self._group.tell(rank, "close", rollout_id)
 
 
 class RemoteRewards:

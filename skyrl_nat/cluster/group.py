@@ -180,9 +180,14 @@ class ActorGroup:
         line = self._lines.setdefault(rank, Line(self._handles[rank]))
         return await self._answer(rank, method, line.call(method, args), timeout_s or self._timeout_s)
 
-    def call_opaque(self, rank: int, method: str, *args: Any) -> Any:
-        """Start a call and return its reference, to be passed on to other actors without coming here."""
-        return self._handles[rank].call.remote(method, *args)
+    async def call_opaque(self, rank: int, method: str, *args: Any) -> Any:
+        """Call a method on one actor with blocking methods; its result stays there until others are passed it."""
+        ref = self._handles[rank].hold.remote(method, *args)
+        return (await self._one(rank, method, ref, self._timeout_s))[0]
+
+    def tell(self, rank: int, method: str, *args: Any) -> None:
+        """Start a call that nobody waits for."""
+        self._handles[rank].call.remote(method, *args)
 
     async def close(self) -> None:
         """Wait for no answer of `call_often` any more; before Ray ends."""
@@ -262,9 +267,9 @@ class BaseModelCalls:
         """Call a method of a reference on every rank with its own arguments."""
         return await self._policy.call_each(_ON_BASE[method], arguments)
 
-    def call_opaque(self, rank: int, method: str, *args: Any) -> Any:
-        """Start a call and return its reference."""
-        return self._policy.call_opaque(rank, _ON_BASE[method], *args)
+    async def call_opaque(self, rank: int, method: str, *args: Any) -> Any:
+        """Call a method of a reference on one rank; its result stays there."""
+        return await self._policy.call_opaque(rank, _ON_BASE[method], *args)
 
 
 _ON_BASE = {"compute_logprobs": "compute_base_logprobs"}

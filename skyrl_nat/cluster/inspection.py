@@ -1,6 +1,7 @@
 """What the processes of a run are doing, asked from outside: a process that hangs cannot tell it itself."""
 
 import asyncio
+import contextlib
 import faulthandler
 import os
 import signal
@@ -74,7 +75,9 @@ def look(places: Sequence[tuple[int, int]]) -> list[str]:
     states = [_state(pid) for pid, _ in places]
     asked = [pid for (pid, stacks), state in zip(places, states, strict=True) if stacks >= 0 and _can_run(state)]
     for pid in asked:
-        os.kill(pid, DUMP_SIGNAL)
+        # It may have ended since.
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, DUMP_SIGNAL)
     time.sleep(DUMP_S if asked else 0)
     return [
         f"process {pid} is {state}\n{_read(pid, stacks) if pid in asked else ''}"

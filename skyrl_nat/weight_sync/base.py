@@ -54,8 +54,9 @@ class WorkerCalls(Protocol):
         """Call a method on every worker with its own positional arguments."""
         ...
 
-    def call_opaque(self, rank: int, method: str, *args: Any) -> Any:
-        """Call a method on one worker and return a handle that can be passed as an argument to other workers."""
+    async def call_opaque(self, rank: int, method: str, *args: Any) -> Any:
+        """Call a method on one worker and return, once it has ended, a handle that others take in place of the result.
+        """
         ...
 
 

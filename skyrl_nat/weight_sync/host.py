@@ -1,7 +1,6 @@
 """Weights as one copy in host memory: exported by the policy, handed to every engine."""
 
 import asyncio
-import inspect
 import shutil
 import tempfile
 from pathlib import Path
@@ -51,16 +50,10 @@ class HostTransport:
     async def _push(self, policy: WorkerCalls, engines: WorkerCalls, version: int) -> int:
         manifest = (await policy.call_all("weight_manifest", self.dtype))[0]
         # Gathering is a collective: every rank takes part, rank 0 holds the result.
-        handles = [policy.call_opaque(r, "export_weights", self.dtype) for r in range(policy.size)]
-        update = engines.call_all("update_weights", manifest, version, handles[0])
-        await asyncio.gather(update, *(_settle(handle) for handle in handles[1:]))
+        exports = (policy.call_opaque(rank, "export_weights", self.dtype) for rank in policy.ranks)
+        handles = await asyncio.gather(*exports)
+        await engines.call_all("update_weights", manifest, version, handles[0])
         return sum(num_bytes(spec) for spec in manifest)
-
-
-async def _settle(handle: Any) -> None:
-    """Wait for a call that was made for its side effect, so that its error is not lost."""
-    if inspect.isawaitable(handle):
-        await handle
 
 
 def write_payload(payload: dict[str, Tensor]) -> Path:

@@ -139,7 +139,7 @@ def follow_calls(plan: Plan) -> None:
     ActorGroup._waiting = waiting  # type: ignore[method-assign]
     for name in ("call_all", "call_each"):
         before(name, has_rank=False)
-    for name in ("call_one", "call_often", "call_opaque"):
+    for name in ("call_one", "call_often", "call_opaque", "tell"):
         before(name, has_rank=True)
 
 

@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import ray
 import small_run
 
-from skyrl_nat.cluster.actors import AsyncHost
+from skyrl_nat.cluster.actors import AsyncHost, ThreadedHost
 from skyrl_nat.cluster.folders import CACHES
 from skyrl_nat.cluster.group import ActorGroup
 from skyrl_nat.cluster.session import ray_session
@@ -60,6 +61,26 @@ def test_many_calls_at_once_cost_half_of_single_ones_at_most(play: Any) -> None:
     # The first of both warms up.
     pairs = play(scenario)[1:]
     assert min(often for often, _ in pairs) < 0.5 * min(one for _, one in pairs)
+
+
+def test_a_result_that_stays_there_is_waited_for_where_it_is_made(play: Any) -> None:
+    """Who takes it is not to blame while it is made, nor where that fails."""
+
+    async def scenario(takers: ActorGroup) -> None:
+        host = ThreadedHost.options(num_cpus=0)
+        makers = ActorGroup("policy", lambda rank: host.remote("echo_worker:BlockingWorker", {}), [0], timeout_s=60)
+        await makers.wait_ready(120)
+        making = asyncio.ensure_future(makers.call_opaque(0, "slow", 1.0))
+        await asyncio.sleep(0.3)
+        assert [(wait.role, wait.method) for wait in makers.waits] == [("policy", "slow")]
+        made = await making
+        assert isinstance(made, ray.ObjectRef)
+        assert not makers.waits
+        assert await takers.call_one(1, "echo", made) == "made"
+        with pytest.raises(WorkerError, match=r"^policy 0 on node .* failed in `fail`: ValueError: not today"):
+            await makers.call_opaque(0, "fail")
+
+    play(scenario)
 
 
 def test_errors_are_those_of_single_calls(play: Any) -> None:

@@ -27,7 +27,7 @@ class FakeGroup:
         self.calls: list[tuple[int, str, tuple[Any, ...]]] = []
         self.is_open = asyncio.Event()
 
-    def call_opaque(self, rank: int, method: str, *args: Any) -> None:
+    def tell(self, rank: int, method: str, *args: Any) -> None:
         self.calls.append((rank, method, args))
 
     async def call_often(self, rank: int, method: str, *args: Any) -> Any:
