@@ -55,8 +55,7 @@ class WorkerCalls(Protocol):
         ...
 
     async def call_opaque(self, rank: int, method: str, *args: Any) -> Any:
-        """Call a method on one worker and return, once it has ended, a handle that others take in place of the result.
-        """
+        """Call a method on one worker and return, once it has ended, what others take in place of the result."""
         ...
 
 

@@ -4,7 +4,6 @@ import asyncio
 import shutil
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from safetensors.torch import save_file
 from torch import Tensor

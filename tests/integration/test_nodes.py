@@ -3,6 +3,8 @@
 import asyncio
 import json
 import re
+import subprocess
+import sys
 import time
 
 import pytest
@@ -27,6 +29,16 @@ TWO_NODES = (
     "recovery.probe_timeout_s=2",
     "recovery.node_timeout_s=20",
 )
+HOLDER = """
+import sys, time, ray
+from ray.util.placement_group import placement_group
+ray.init(address=sys.argv[1], log_to_driver=False)
+group = placement_group([{"CPU": 2}], lifetime="detached")
+assert group.wait(60)
+print("held", flush=True)
+time.sleep(600)
+"""
+"""A job whose resources outlive it."""
 
 
 @pytest.fixture(scope="module")
@@ -129,3 +141,28 @@ def test_resources_that_another_job_holds_are_waited_for_and_then_named_and_give
         asyncio.run(scenario())
     finally:
         ray.shutdown()
+
+
+@pytest.mark.timeout(300)
+def test_what_a_dead_job_still_holds_is_named_within_the_limit_and_nothing_more_is_held_afterwards(folder, monkeypatch):
+    """RY-01, its second half."""
+    with ray_nodes() as cluster:
+        cluster.start("head", 2)
+        for key, value in {**QUICK, "RAY_ADDRESS": cluster.address}.items():
+            monkeypatch.setenv(key, value)
+        command = [sys.executable, "-c", HOLDER, cluster.address]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+            assert holder.stdout is not None
+            assert holder.stdout.readline() == "held\n"
+            holder.kill()
+        waiting = small_run.start(folder, "name=waiting", "cluster.start_timeout_s=5")
+        output, _ = waiting.communicate(timeout=60)
+        assert waiting.returncode == 1, output
+        [said] = [line for line in output.splitlines() if line.startswith("skyrl-nat: ")]
+        assert "free within 5 s, found head: 0 CPUs and 0 GPUs. Stop other jobs" in said
+        ray.init(address=cluster.address, log_to_driver=False)
+        try:
+            groups = ray.util.placement_group_table().values()
+            assert sorted(group["state"] for group in groups) == ["CREATED", "REMOVED"]
+        finally:
+            ray.shutdown()
