@@ -286,6 +286,7 @@ STALLED = Chain(
     overrides=HANGING,
     cells=(
         *_hit("hangs", "policy", "train", "checkpoint"),
+        *_hit("hangs", "export", "push"),
         *_hit("hangs", "engine", "rollout", "push", "evaluation", fast=("rollout",)),
         *_hit("hangs", "environment", *PLAYING),
         *_hit("hangs", "reward", *PLAYING),
@@ -303,6 +304,12 @@ STALLED_AND_ENDED = Chain(
             phase="train",
             expects=(3, r"must move within 8 s.*waits for policy 0 in `train`"),
         ),
+        Cell(
+            fault="hangs",
+            victim="export",
+            phase="push",
+            expects=(3, r"must move within 8 s.*waits for policy 0 in `export_weights`"),
+        ),
     ),
 )
 """The run ends with that diagnosis."""
@@ -319,6 +326,15 @@ AHEAD = Chain(
     ),
 )
 """Rollouts are played while the policy trains."""
+
+STALLED_AHEAD = Chain(
+    name="stalled_ahead",
+    is_exact=False,
+    staleness=1,
+    overrides=(*HANGING, "trainer.staleness=1"),
+    cells=(*_hit("hangs", "policy", "train"), *_hit("hangs", "engine", "rollout", "push")),
+)
+"""The same while rollouts are played beside the training."""
 
 RANKS = Chain(
     name="ranks",
@@ -344,5 +360,6 @@ CHAINS = (
     STALLED,
     STALLED_AND_ENDED,
     AHEAD,
+    STALLED_AHEAD,
     RANKS,
 )

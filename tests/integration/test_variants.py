@@ -1,7 +1,6 @@
 """Complete runs that differ in their parts: a KL term, a disaggregated placement, the real vLLM and its death."""
 
 import json
-import os
 import signal
 
 import psutil
@@ -68,26 +67,38 @@ def test_lora_run_on_vllm_pushes_the_adapters_alone(tmp_path):
     assert apart[0]["weights/pushed_mib"] < 0.3 * summed[0]["weights/pushed_mib"]
 
 
-def test_killed_vllm_engine_is_replaced_and_leaves_no_process_behind(tmp_path):
+@pytest.mark.timeout(500)
+def test_vllm_that_dies_or_stands_still_is_replaced_and_leaves_no_process_behind(tmp_path):
+    """The engine's actor, vLLM under it, and vLLM that hangs, of which the actor knows nothing."""
     # Attention kernels of vLLM on CPU want a head size of at least 32.
     make_tiny_model(tmp_path / "model", hidden_size=128)
-    process = small_run.start(tmp_path, "name=vllm", *small_run.LONG, *VLLM)
-    small_run.wait_for_step(tmp_path, "vllm", 2, process)
-    engine = psutil.Process(small_run.pid_of(tmp_path, "vllm", "engine"))
-    children = engine.children(recursive=True)
-    assert children, "vLLM computes in processes of its own"
-    os.kill(engine.pid, signal.SIGKILL)
-    reached = small_run.metrics(tmp_path, "vllm")[-1]["step"]
-    small_run.wait_for_step(tmp_path, "vllm", reached + 3, process)
-    _, alive = psutil.wait_procs(children, timeout=10)
-    assert not alive, alive
-    process.send_signal(signal.SIGTERM)
-    output, _ = process.communicate(timeout=90)
+    limits = ("engine.request_timeout_s=20", "recovery.probe_timeout_s=5")
+    process = small_run.start(tmp_path, "name=vllm", *small_run.LONG, *VLLM, *limits)
+    try:
+        small_run.wait_for_step(tmp_path, "vllm", 2, process)
+        for number, is_inside in ((signal.SIGKILL, False), (signal.SIGKILL, True), (signal.SIGSTOP, True)):
+            hurt_vllm(tmp_path, number, is_inside, process)
+        process.send_signal(signal.SIGTERM)
+        output, _ = process.communicate(timeout=90)
+    finally:
+        process.kill()
     assert process.returncode == 130, output
-    assert "engine 0 serves again, with the current weights" in output
+    assert output.count("engine 0 serves again, with the current weights") == 3
     steps = small_run.metrics(tmp_path, "vllm")
     assert [entry["step"] for entry in steps] == list(range(1, len(steps) + 1))
     assert all(entry["loss/rollout_logprob_diff"] < 1e-4 for entry in steps), "vLLM and trainer agree in fp32"
+
+
+def hurt_vllm(folder, number: signal.Signals, is_inside: bool, process) -> None:
+    engine = psutil.Process(small_run.pid_of(folder, "vllm", "engine"))
+    children = engine.children(recursive=True)
+    assert children, "vLLM computes in processes of its own"
+    for one in children if is_inside else [engine]:
+        one.send_signal(number)
+    reached = small_run.metrics(folder, "vllm")[-1]["step"]
+    small_run.wait_for_step(folder, "vllm", reached + 3, process)
+    _, alive = psutil.wait_procs([engine, *children], timeout=10)
+    assert not alive, alive
 
 
 def test_the_doctor_passes_a_sound_config_and_fails_a_bound_that_it_cannot_meet(tmp_path):
