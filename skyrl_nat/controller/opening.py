@@ -61,6 +61,8 @@ async def open_run(
         raise ConfigError(
             f"{config.run_dir} must hold a checkpoint to evaluate, found none. Train with checkpoint.save_final"
         )
+    if start is not None and start == Path(config.resume) and not is_training:
+        _require_own(config, start)
     if config.rollout.harness:
         find_harness(config.rollout.harness)
     model_path = resolve_model(config.model.path)
@@ -206,6 +208,16 @@ def find_checkpoint(config: RunConfig, fetched: CheckpointManager | None = None)
     with held(named):
         read_state(named, is_thorough=True)
     return named
+
+
+def _require_own(config: RunConfig, checkpoint: Path) -> None:
+    """Refuse another run's checkpoint, whose evaluation would count as this run's and choose its best one."""
+    own = open_checkpoints(config)
+    if own.own_step(checkpoint) < 0:
+        raise ConfigError(
+            f"--checkpoint must be in {own.folder}, got {checkpoint}. Evaluate the run that it belongs to, with the "
+            "overrides that make its tasks those of this one"
+        )
 
 
 def _newest(config: RunConfig, fetched: CheckpointManager) -> Path | None:

@@ -214,6 +214,19 @@ def test_evaluate_passes_over_a_newest_checkpoint_that_is_damaged(tmp_path: Path
     assert [path and path.name for path in evaluated] == [None, "step_000004", "step_000002", "step_000004"]
 
 
+def test_evaluate_refuses_the_checkpoint_of_another_run(tmp_path: Path, monkeypatch, capsys) -> None:
+    """Its result would be recorded as that of a step of this run, and might choose the best one."""
+    other = save(tmp_path / "elsewhere", 4)
+    config = config_of(tmp_path)
+    config.run_dir.mkdir()
+    save_config(config, config.run_dir / "config.yaml")
+    monkeypatch.setattr(opening, "load_data", lambda config: None)
+    assert main(["evaluate", str(tmp_path / "run"), "--checkpoint", str(other)]) == 2
+    said = capsys.readouterr().err
+    assert f"--checkpoint must be in {tmp_path}/run/checkpoints, got {other}" in said
+    assert not (tmp_path / "run" / "evaluations.jsonl").exists()
+
+
 @pytest.mark.parametrize("protocol", ["file", "memory"])
 def test_evaluate_takes_a_url_and_leaves_the_runs_own_checkpoint(
     tmp_path: Path, evaluated, capsys, protocol: str
