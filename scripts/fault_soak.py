@@ -49,6 +49,11 @@ LEAVE_S = 15.0
 LOOK_EVERY_S = 0.5
 PR_SET_CHILD_SUBREAPER = 36
 NO_LIMIT = 1_000_000
+FEW_DEAD = {
+    "RAY_maximum_gcs_destroyed_actor_cached_count": "20",
+    "RAY_maximum_gcs_dead_worker_cached_count": "20",
+}
+"""Ray remembers so many, and not 100 (`ray_settings`), so that its memory of them is full before counting begins."""
 OVERRIDES = (
     f"name={NAME}",
     *small_run.LONG,
@@ -102,7 +107,7 @@ class Soak:
         with self.output.open("w") as output:
             self.process = subprocess.Popen(
                 [*private_shared_memory(), *command],
-                env=small_run.environment(),
+                env={**small_run.environment(), **FEW_DEAD},
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C is for this script: it ends the run in order

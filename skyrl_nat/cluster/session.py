@@ -20,6 +20,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 
 from skyrl_nat.cluster.folders import ray_folder
 from skyrl_nat.cluster.placement import NodeResources, PlacementPlan, usable_nodes
+from skyrl_nat.cluster.ray_settings import RAY_SETTINGS
 from skyrl_nat.config.cluster import ClusterConfig, Device
 from skyrl_nat.engines.processes import children
 from skyrl_nat.engines.reaper import Reaper
@@ -52,13 +53,8 @@ def ray_session(config: ClusterConfig) -> Iterator[None]:
     """
     os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     os.environ.setdefault("RAY_DEDUP_LOGS", "1")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    # Ray's own 15 starves the workers, and so their deadlines, as soon as anything else is busy on the machine.
-    os.environ.setdefault("RAY_worker_niceness", "0")
-    # What nobody reads would only grow: Ray's history of calls, and what it keeps of workers that are gone.
-    os.environ.setdefault("RAY_maximum_gcs_destroyed_actor_cached_count", "100")
-    os.environ.setdefault("RAY_task_events_report_interval_ms", "0")
-    os.environ.setdefault("RAY_LOG_MONITOR_MAX_OPEN_FILES", "20")
+    for name, value in RAY_SETTINGS.items():
+        os.environ.setdefault(name, value)
     address = _address(config)
     was_running = ray.is_initialized()
     before, reaper = children(), None
