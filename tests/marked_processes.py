@@ -1,18 +1,24 @@
 """Processes by a variable of their environment: whatever a run starts inherits it, wherever it is adopted later."""
 
 import time
+from pathlib import Path
 
 import psutil
 
 
 def processes_with(variable: str, value: str) -> list[psutil.Process]:
-    """Return all living processes that were started with a variable."""
-    found = []
+    """Return all living processes that were started with a variable.
+
+    psutil reads the variables up to the first empty one, and a process that gives itself a title, such as Ray's agents,
+    may have that at the very beginning.
+    """
+    found, wanted = [], f"{variable}={value}".encode()
     for process in psutil.process_iter():
         try:
-            if process.environ().get(variable) == value and process.status() != psutil.STATUS_ZOMBIE:
+            variables = Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+            if wanted in variables and process.status() != psutil.STATUS_ZOMBIE:
                 found.append(process)
-        except (psutil.AccessDenied, psutil.NoSuchProcess):
+        except (OSError, psutil.NoSuchProcess):
             continue
     return found
 
