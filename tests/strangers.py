@@ -30,6 +30,8 @@ OF_GRPC = (
     "/grpc.channelz.v1.Channelz/GetServers",
 )
 """What gRPC's own services answer to everyone: alive, names of services, addresses and counts of connections."""
+NODE = ("node_id", "ab" * 28)
+"""Ray 2.60 reads it before it asks for the word: `StartSync` without it ends `gcs_server`, see docs/security.md."""
 LIST_SERVICES = b"\x3a\x01*"
 METHOD = re.compile(r"'(/ray\.rpc\.[\w.]+/\w+)'")
 SERVICE = re.compile(rb"ray\.rpc\.[\w.]+")
@@ -51,7 +53,7 @@ class Channel:
     def __init__(self, address: str, word: str = "") -> None:
         """Connect at the first call."""
         self._channel = grpc.insecure_channel(address, [("grpc.enable_http_proxy", 0)])
-        self._metadata = [("authorization", f"Bearer {word}")] if word else []
+        self._metadata = [NODE, *([("authorization", f"Bearer {word}")] if word else [])]
 
     def call(self, method: str, message: bytes = b"") -> tuple[str, bytes]:
         """Call a method; return the code and the first answer."""
