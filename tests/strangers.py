@@ -83,15 +83,15 @@ def _with_stub() -> Iterator[str]:
 
 
 def grpc_answers(address: str) -> dict[str, set[str]]:
-    """Call every method with an empty message and no word; return the methods by the code that came back.
+    """Call every method with an empty message and no word; return the methods by code, empty where no gRPC is spoken.
 
     A service that the server itself names and whose methods are not known here would be missing: it is an error.
     """
     channel = Channel(address)
     try:
         found: dict[str, set[str]] = {}
-        if (code := channel.call(WITHOUT_STUB[0])[0]) in NO_GRPC:
-            return {code: {"every method"}}
+        if channel.call(WITHOUT_STUB[0])[0] in NO_GRPC:
+            return {}
         names = methods()
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
             for method, (code, _) in zip(names, pool.map(channel.call, names), strict=True):
