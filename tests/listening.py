@@ -34,7 +34,7 @@ def listening_with(variable: str, value: str) -> dict[str, str]:
     found = {}
     for process in processes_with(variable, value):
         with contextlib.suppress(psutil.Error, OSError):
-            if (name := process.name()) not in OF_SLURM:
+            if (name := process.name().strip()) not in OF_SLURM:
                 found |= dict.fromkeys(listening_of(process.pid), name)
     return found
 

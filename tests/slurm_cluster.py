@@ -1,4 +1,7 @@
-"""A real Slurm cluster on the loopback address: munge, controller and two nodes, all ended with the block."""
+"""A real Slurm cluster on the loopback address: munge, controller and two nodes, all ended with the block.
+
+Each node has two GPUs, which are names of /dev/null. A job of the partition `urgent` takes the nodes of jobs of `main`.
+"""
 
 import contextlib
 import os
@@ -14,6 +17,9 @@ import pytest
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch", "srun", "scontrol", "scancel", "squeue")
 NODES = ("first", "second")
 UP_S = 60.0
+GRACE_S = 180
+"""Of a preempted job, as docs/clusters.md asks for."""
+NUM_GPUS = 2
 CONFIG = """
 ClusterName=test
 SlurmctldHost={host}(127.0.0.1)
@@ -22,7 +28,7 @@ FirstJobId={controller_port}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire={back_s}
 CredType=cred/munge
 StateSaveLocation={folder}/state
 SlurmdSpoolDir={folder}/spool.%n
@@ -39,8 +45,13 @@ SelectTypeParameters=CR_CPU_Memory
 SchedulerParameters=sched_interval=2
 ReturnToService=2
 KillWait=20
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+SlurmctldParameters=preempt_send_user_signal
+GresTypes=gpu
 {nodes}
-PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime={grace_s}
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=2 PreemptMode=OFF
 """
 
 
@@ -90,10 +101,10 @@ class SlurmCluster:
 
 
 @contextlib.contextmanager
-def slurm_cluster(folder: Path) -> Iterator[SlurmCluster]:
-    """Start a cluster of two nodes in a folder whose path is short."""
+def slurm_cluster(folder: Path, back_s: int = 120) -> Iterator[SlurmCluster]:
+    """Start a cluster of two nodes in a folder whose path is short; a job that is put back waits so long at least."""
     install()
-    _write_config(folder)
+    _write_config(folder, back_s)
     environment = {**os.environ, "SLURM_CONF": str(folder / "slurm.conf")}
     commands = [
         ["munged", "--foreground", f"--key-file={folder}/munge.key", f"--socket={folder}/munge.socket"],
@@ -115,8 +126,8 @@ def slurm_cluster(folder: Path) -> Iterator[SlurmCluster]:
         try:
             yield cluster
         finally:
-            cluster.ask("scancel", "--quiet", "--full", "--signal=KILL", "--partition=main")
-            cluster.ask("scancel", "--quiet", "--partition=main")
+            cluster.ask("scancel", "--quiet", "--full", "--signal=KILL", "--user=root")
+            cluster.ask("scancel", "--quiet", "--user=root")
             _wait(lambda: not cluster.ask("squeue", "--noheader"), "an empty queue", folder)
     finally:
         for process in reversed(started):
@@ -129,24 +140,36 @@ def slurm_cluster(folder: Path) -> Iterator[SlurmCluster]:
 
 def _num_idle(cluster: SlurmCluster) -> int:
     found = subprocess.run(
-        ["sinfo", "--noheader", "--Node", "--format=%T"], env=cluster.environment, capture_output=True, text=True
+        ["sinfo", "--noheader", "--Node", "--partition=main", "--format=%T"],
+        env=cluster.environment,
+        capture_output=True,
+        text=True,
     )
     return found.stdout.split().count("idle")
 
 
-def _write_config(folder: Path) -> None:
+def _write_config(folder: Path, back_s: int) -> None:
     (folder / "munge.key").write_bytes(os.urandom(128))
     (folder / "munge.key").chmod(0o600)
     (folder / "state").mkdir()
     ports = free_ports(1 + len(NODES))
     shape = "CPUs=2 Boards=1 SocketsPerBoard=1 CoresPerSocket=2 ThreadsPerCore=1 RealMemory=8000 State=UNKNOWN"
+    shape += f" Gres=gpu:{NUM_GPUS}"
     nodes = [
         f"NodeName={name} NodeHostname=localhost NodeAddr=127.0.0.1 Port={port} {shape}"
         for name, port in zip(NODES, ports[1:], strict=True)
     ]
     text = CONFIG.format(
-        host=socket.gethostname().split(".")[0], controller_port=ports[0], folder=folder, nodes="\n".join(nodes)
+        host=socket.gethostname().split(".")[0],
+        controller_port=ports[0],
+        folder=folder,
+        nodes="\n".join(nodes),
+        back_s=back_s,
+        grace_s=GRACE_S,
     )
+    for number in range(NUM_GPUS):
+        (folder / f"gpu{number}").symlink_to("/dev/null")
+    (folder / "gres.conf").write_text(f"Name=gpu File={folder}/gpu[0-{NUM_GPUS - 1}]\n")
     (folder / "slurm.conf").write_text(text)
 
 

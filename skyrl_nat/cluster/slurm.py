@@ -73,8 +73,11 @@ class Job:
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
             # Ray on one node listens on the loopback address alone, Ray on several on all addresses.
             "RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER": str(int(job.num_nodes > 1)),
-            # Its metrics would be read by everyone without the word.
+            # Its metrics would be read by everyone without the word. The last two servers, whose ports are fixed ones,
+            # are told one that does not exist: they do not start, and nobody misses them.
             "RAY_enable_metrics_collection": "0",
+            "AUTOSCALER_METRIC_PORT": "-1",
+            "DASHBOARD_METRIC_PORT": "-1",
             "RAY_USAGE_STATS_ENABLED": "0",
             "RAY_worker_niceness": "0",
         }

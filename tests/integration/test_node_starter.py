@@ -94,6 +94,6 @@ def test_job_of_one_node_trains_where_no_other_machine_can_reach_it(tmp_path, mo
         process.terminate()
     output, _ = process.communicate(timeout=120)
     assert process.returncode == 130, output
-    assert {"gcs_server", "raylet"} <= set(where.values())
+    assert {"gcs_server", "raylet", "ray::DashboardAgent", "ray::RuntimeEnvAgent"} <= set(where.values())
     assert len(where) > 10, "the tables were read"
     assert {address: who for address, who in where.items() if not address.startswith(("127.", "::1:"))} == {}

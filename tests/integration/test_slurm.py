@@ -1,25 +1,29 @@
 """Training under a real Slurm: two nodes, a neighbour on the same machine, the way back into the queue, a clean end."""
 
-import contextlib
 import json
 import tempfile
-import time
 from pathlib import Path
 
 import pytest
 import sleepy_family
 import small_run
 from letter_family import write_letter_tasks
-from marked_processes import processes_with, require_none
+from marked_processes import processes_with
 from signs import SIGNS, signs_of
 from slurm_cluster import slurm_cluster
+from slurm_jobs import (
+    is_put_back,
+    nothing_starts,
+    require_empty,
+    saves_and_is_put_back,
+    steps,
+    submit,
+    wait_for_step,
+)
 
 from skyrl_nat.config.load import config_from_file
 
 pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).resolve().parents[2]
-EMPTY_S = 30.0
 
 
 @pytest.fixture(scope="module")
@@ -34,63 +38,6 @@ def slurm(folder):
     (folder / "slurm").mkdir()
     with slurm_cluster(folder / "slurm") as cluster:
         yield cluster
-
-
-def submit(slurm, folder: Path, name: str, *overrides: str, options: tuple[str, ...] = ()) -> str:
-    """Submit the product's own script and return the job's number."""
-    options = ("--parsable", "--mem=3000", f"--chdir={ROOT}", f"--output={folder}/{name}.out", *options)
-    arguments = small_run.arguments(folder, f"name={name}", *overrides)
-    script = str(ROOT / "slurm" / "train.sbatch")
-    return slurm.ask("sbatch", *options, script, *arguments, extra=small_run.environment())
-
-
-def steps(folder: Path, name: str) -> list[int]:
-    file = folder / "runs" / name / "metrics.jsonl"
-    return [entry["step"] for entry in small_run.metrics(folder, name)] if file.exists() else []
-
-
-def wait_for_step(slurm, folder: Path, name: str, number: str, step: int) -> None:
-    deadline = time.monotonic() + 120
-    while not (found := steps(folder, name)) or found[-1] < step:
-        job = slurm.job(number)
-        assert job["JobState"] in ("PENDING", "RUNNING", "COMPLETING", "CONFIGURING"), slurm.output(job)
-        assert time.monotonic() < deadline, f"step {step} must be trained: {slurm.output(job)}"
-        time.sleep(0.2)
-
-
-@contextlib.contextmanager
-def nothing_starts(slurm):
-    """Keep a job that is put back in the queue, so that what it left can be looked at; it goes on afterwards."""
-    nodes = ("scontrol", "update", "NodeName=first,second")
-    slurm.ask(*nodes, "State=DRAIN", "Reason=test")
-    try:
-        yield
-    finally:
-        slurm.ask(*nodes, "State=RESUME")
-
-
-def is_put_back(slurm, number: str) -> None:
-    """Wait until a job waits in the queue and its life is over; Slurm itself would let it wait for two minutes."""
-    require_empty(number)
-    slurm.wait_for(number, "PENDING")
-    slurm.ask("scontrol", "update", f"jobid={number}", "StartTime=now")
-
-
-def saves_and_is_put_back(slurm, folder: Path, name: str, number: str) -> list[str]:
-    """Wait until a job that was told to end waits in the queue; return the names of its checkpoints."""
-    is_put_back(slurm, number)
-    output = slurm.output(slurm.job(number))
-    assert "the job goes back into the queue" in output
-    assert "Traceback" not in output
-    saved = sorted(path.name for path in (folder / "runs" / name / "checkpoints").iterdir())
-    assert saved[-1] == f"step_{steps(folder, name)[-1]:06d}", "the step in flight must be saved before the end"
-    return saved
-
-
-def require_empty(number: str) -> None:
-    """Wait until a job has left nothing behind."""
-    require_none("SLURM_JOB_ID", number, EMPTY_S)
-    assert not list(Path(tempfile.gettempdir()).glob(f"skyrl-nat-{number}-*")), "Ray's folder must be gone"
 
 
 @pytest.mark.timeout(600)
