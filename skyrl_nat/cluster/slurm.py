@@ -18,6 +18,7 @@ from pathlib import Path
 
 from skyrl_nat.cluster.allocation import Allocation, read_allocation
 from skyrl_nat.cluster.node_starter import END_S, START_S
+from skyrl_nat.cluster.ray_settings import RAY_SETTINGS
 from skyrl_nat.config.load import load_config
 from skyrl_nat.config.recovery import STOP_SIGNALS
 from skyrl_nat.errors import ConfigError, SkyRLNatError, WorkerError
@@ -68,6 +69,7 @@ class Job:
         self._overrides = overrides
         # Nobody without this word joins the cluster, nor do our nodes join that of another job.
         self._environment = {
+            **RAY_SETTINGS,
             **environment,
             "RAY_AUTH_MODE": "token",
             "RAY_AUTH_TOKEN": secrets.token_hex(32),
@@ -78,8 +80,6 @@ class Job:
             "RAY_enable_metrics_collection": "0",
             "AUTOSCALER_METRIC_PORT": "-1",
             "DASHBOARD_METRIC_PORT": "-1",
-            "RAY_USAGE_STATS_ENABLED": "0",
-            "RAY_worker_niceness": "0",
         }
         self._nodes: list[subprocess.Popen[str]] = []
         self._trainer: subprocess.Popen[bytes] | None = None
