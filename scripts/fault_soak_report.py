@@ -6,7 +6,7 @@ import os
 import platform
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,9 @@ JUDGED = {
     SHARED: ("mib", "files"),
 }
 JUDGED_OF_ONE = ("own_mib", "threads", "files")
+RAYS_OWN = ("gcs_server", "raylet", "ray ")
+RAYS_KIB_PER_FAULT = 16.0
+"""What each of Ray's own servers may keep of a worker that was lost; nothing of ours may keep anything."""
 
 Sample = dict[str, Any]
 
@@ -53,7 +56,7 @@ def report(
         if fault["recovered_s"] is None and not fault["was_gone"] and fault["s"] < seconds - LAST_FAULTS_S
     ]
     wrong = {
-        "grew": [name for name, found in slopes.items() if found.is_growth],
+        "grew": grown(slopes, faults_per_hour=3600 * len(faults) / seconds),
         "not_recovered": lost,
         "left_processes": left["processes"],
         "left_shared_files": left["shared_files"],
@@ -73,6 +76,17 @@ def report(
         "threads": more_threads(samples, warm_s),
         "blocks": blocks(samples),
     }
+
+
+def grown(slopes: Mapping[str, Slope], faults_per_hour: float) -> list[str]:
+    """Return what grew; memory of Ray's own servers only where it is more than they may keep of each fault."""
+    allowed_mib = RAYS_KIB_PER_FAULT / 1024 * faults_per_hour
+    return [
+        name
+        for name, found in slopes.items()
+        if found.is_growth
+        and not (name.startswith(RAYS_OWN) and name.endswith("own_mib") and found.per_hour <= allowed_mib)
+    ]
 
 
 def more_threads(samples: Sequence[Sample], warm_s: float) -> dict[str, dict[str, list[int]]]:
