@@ -4,7 +4,7 @@ Of each cell: the run goes on or ends in one named error, before its deadline; n
 unseen; no failure of the machine becomes a reward; after a new start ids, learning rates and versions, and where
 nothing was lost every figure, are those of the undisturbed run. `tests/chaos/cells.py` is the table of what must come.
 
-    usage: chaos_matrix.py [--fast] [--only TEXT ...] [--json FILE] [--keep FOLDER]
+    usage: chaos_matrix.py [--fast] [--only TEXT ...] [--at-once 2] [--json FILE] [--keep FOLDER]
 
 Prints a line as soon as an outcome is known, then the table with verdicts. Exit code 1 where a cell failed.
 """
@@ -68,6 +68,7 @@ def main() -> int:
     parser.add_argument("--only", nargs="+", metavar="TEXT", help="cells whose `chain / name` contains one of these")
     parser.add_argument("--json", type=Path, help="write the matrix there")
     parser.add_argument("--keep", type=Path, help="leave runs and outputs in this new folder")
+    parser.add_argument("--at-once", type=int, default=2, help="chains that are played at once")
     options = parser.parse_args()
     chains = chosen(options.only or [""], is_fast=options.fast)
     total = sum(len(chain.cells) for chain in chains)
@@ -93,7 +94,7 @@ def main() -> int:
         work = options.keep or Path(temporary)
         work.mkdir(parents=True, exist_ok=True)
         try:
-            for judged in play_all(chains, work.resolve(), report):
+            for judged in play_all(chains, work.resolve(), report, options.at_once):
                 results += judged
             is_whole = True
         finally:
@@ -101,15 +102,15 @@ def main() -> int:
             seconds = time.monotonic() - started
             show(results, seconds)
             if options.json is not None:
-                write_summary(options.json, results, seconds)
+                write_summary(options.json, results, seconds, options.at_once)
     return 1 if not is_whole or any(result.complaints for result in results) else 0
 
 
-def write_summary(file: Path, results: Sequence[Result], seconds: float) -> None:
+def write_summary(file: Path, results: Sequence[Result], seconds: float, at_once: int) -> None:
     """Write the matrix; cells that an earlier call wrote stay, unless they were played again."""
     before = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {"runs": [], "matrix": []}
     date = time.strftime("%Y-%m-%d")
-    run = {"date": date, "cells": len(results), "seconds": round(seconds)}
+    run = {"date": date, "cells": len(results), "seconds": round(seconds), "at_once": at_once}
     found = {(cell["chain"], cell["cell"]): cell for cell in before["matrix"]}
     found |= {(result.chain, result.cell.name): {**result.to_dict(), "date": date} for result in results}
     names = [(chain.name, cell.name) for chain in CHAINS for cell in chain.cells]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import small_run
@@ -72,6 +73,9 @@ class RayNodes:
         for name in reversed(self._nodes):
             node = self._nodes[name]
             assert node.stdin is not None
+            if self._is_cut(name):
+                # It would look for the head for a minute.
+                self.kill(name)
             node.stdin.close()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 node.wait(60)
@@ -82,6 +86,10 @@ class RayNodes:
                 _ip("netns", "del", f"{self.name}-{name}")
             _ip("link", "del", f"br{self.name}")
         self._nodes, self.has_networks = {}, False
+
+    def _is_cut(self, name: str) -> bool:
+        state = Path(f"/sys/class/net/{self._cable(name)}/operstate")
+        return state.exists() and state.read_text().strip() == "down"
 
     def _cable(self, name: str) -> str:
         return f"v{self.name}{name}"

@@ -18,6 +18,7 @@ from typing import Any
 from chaos import family
 from chaos.armed import EVENTS, FOLDER
 from chaos.cells import BLOCK, GOES_ON, RESUME_S, Cell, Chain
+from chaos.damage import DAMAGES
 from chaos.places import disk_of, several_nodes
 from chaos.strikes import BALLAST, STRIKES
 from letter_family import write_letter_tasks
@@ -102,6 +103,7 @@ class ChainRun:
         self._launches = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._nodes: Any = None
+        self._is_cut_off = False
         self.results = [Result(chain.name, cell) for cell in chain.cells]
         self.complaints: list[str] = []
         """About the end of the whole run."""
@@ -130,6 +132,11 @@ class ChainRun:
                 family.remove_memory_groups()
             keep_record(self._run, self._faults / "run")
         return self._faults / "run"
+
+    def cut_off(self) -> None:
+        """Let a run that another thread plays end at once, and no other one start."""
+        self._is_cut_off = True
+        self._kill_all()
 
     def _play_cell(self, number: int, result: Result) -> None:
         """Wait for the fault and for its end; a run that is not what it should be is started anew for the next cell."""
@@ -207,6 +214,8 @@ class ChainRun:
 
     def _start(self, first: int) -> bool:
         """Start the run, or go on with it, with the cells from a number on; return whether its process lives."""
+        if self._is_cut_off:
+            raise AssertionError("the matrix was cut off")
         plan = self._faults / "plan.json"
         cells = list(enumerate(self.chain.cells))[first:]
         entries = [
@@ -330,26 +339,6 @@ def complaints_of_end(expects: tuple[int, str] | str, code: int, errors: list[st
     if "Traceback" in output:
         found.append("a traceback was printed")
     return found
-
-
-def flip_bytes(checkpoint: Path) -> None:
-    """Damage the largest file as a disk would: same size, other bytes."""
-    file = max((path for path in checkpoint.rglob("*") if path.is_file()), key=lambda path: path.stat().st_size)
-    data = bytearray(file.read_bytes())
-    middle = len(data) // 2
-    for place in range(middle, min(middle + 64, len(data))):
-        data[place] ^= 0xFF
-    file.write_bytes(data)
-
-
-def tear_manifest(checkpoint: Path) -> None:
-    """Leave half of the manifest."""
-    file = checkpoint / "manifest.json"
-    data = file.read_bytes()
-    file.write_bytes(data[: len(data) // 2])
-
-
-DAMAGES = {"newest checkpoint corrupted": flip_bytes, "newest manifest torn": tear_manifest}
 
 
 def now() -> float:

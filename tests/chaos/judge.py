@@ -120,7 +120,7 @@ def complaints_of_whole(run: Record) -> list[str]:
     return found
 
 
-def complaints_of_stall(run: Record, step: int, role: str, method: str) -> list[str]:
+def complaints_of_stall(run: Record, step: int, role: str, method: str, staleness: int = 0) -> list[str]:
     """Return what is wrong with how the watchdog told of a worker that hung: once, with its name and its stack.
 
     Args:
@@ -128,8 +128,9 @@ def complaints_of_stall(run: Record, step: int, role: str, method: str) -> list[
         step: That was being made.
         role: Of the worker.
         method: That it hung in.
+        staleness: Steps that the trainer may go on for until it waits for that call; others may wait with it then.
     """
-    texts = run.stalls.get(step, [])
+    texts = [text for later in range(staleness + 1) for text in run.stalls.get(step + later, [])]
     if len(texts) != 1:
         return [f"one stall must be told of in step {step}, found {len(texts)}"]
     diagnosis, _, rest = texts[0].partition("\n")
@@ -138,7 +139,7 @@ def complaints_of_stall(run: Record, step: int, role: str, method: str) -> list[
     hanging = [name for name, text in stacks.items() if f"in {stand_still.__name__}\n" in text]
     if [name.split()[0] for name in hanging] != [role]:
         found.append(f"one {role} must be seen to hang in step {step}, found {hanging or 'nobody'}")
-    elif f": the controller waits for {hanging[0]} in `{method}` since " not in diagnosis:
+    elif f"{'' if staleness else ': the controller waits for '}{hanging[0]} in `{method}` since " not in diagnosis:
         found.append(f"the diagnosis of step {step} must name {hanging[0]} in `{method}`, found: {diagnosis}")
     return found
 

@@ -2,6 +2,7 @@
 
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from chaos.armed import HANGS
@@ -10,22 +11,30 @@ from chaos.drive import ChainRun, Result
 from chaos.judge import Record, complaints, complaints_of_stall, complaints_of_whole
 
 
-def play_all(chains: Sequence[Chain], work: Path, report: Callable[[Result], None]) -> Iterator[list[Result]]:
-    """Play an undisturbed run and every chain, and judge them.
+def play_all(
+    chains: Sequence[Chain], work: Path, report: Callable[[Result], None], num_at_once: int = 1
+) -> Iterator[list[Result]]:
+    """Play an undisturbed run and every chain, and judge them; whoever stops taking results ends all runs.
 
     Args:
         chains: What to play; those without cells are left out.
         work: An empty folder.
         report: Gets each result as soon as its outcome is known, before it is judged.
+        num_at_once: Chains that are played at once: most of the time a run waits for a deadline.
 
     Yields:
-        The judged results of each chain.
+        The judged results of each chain, in order.
     """
     chains = [chain for chain in chains if chain.cells]
     longest = max(chain.num_steps for chain in chains)
     undisturbed = play_undisturbed(longest, work)
-    for chain in chains:
-        yield play_chain(chain, work, undisturbed, report)
+    runs = [ChainRun(chain, work) for chain in chains]
+    with ThreadPoolExecutor(num_at_once) as pool:
+        try:
+            yield from pool.map(lambda run: play_chain(run, undisturbed, report), runs)
+        finally:
+            for run in runs:
+                run.cut_off()
 
 
 def play_undisturbed(num_steps: int, work: Path) -> Record:
@@ -39,10 +48,9 @@ def play_undisturbed(num_steps: int, work: Path) -> Record:
     return record
 
 
-def play_chain(chain: Chain, work: Path, undisturbed: Record, report: Callable[[Result], None]) -> list[Result]:
+def play_chain(played: ChainRun, undisturbed: Record, report: Callable[[Result], None]) -> list[Result]:
     """Play and judge one chain; what is wrong with the run as a whole is said of its last cell."""
-    played = ChainRun(chain, work)
-    results = played.results
+    chain, results = played.chain, played.results
     try:
         record = Record.read(played.play(report))
     except (OSError, AssertionError, ImportError, subprocess.SubprocessError) as error:
@@ -59,6 +67,7 @@ def play_chain(chain: Chain, work: Path, undisturbed: Record, report: Callable[[
             staleness=chain.staleness,
         )
         if result.cell.fault == HANGS:
-            result.complaints += complaints_of_stall(record, first + result.cell.offset + 1, *result.cell.point)
+            step = first + result.cell.offset + 1
+            result.complaints += complaints_of_stall(record, step, *result.cell.point, chain.staleness)
     results[-1].complaints += played.complaints + complaints_of_whole(record)
     return results

@@ -1,10 +1,12 @@
 """What drives a chain, with a stand-in for the run: outcomes, deadlines and new starts."""
 
 import json
+import threading
+import time
 from pathlib import Path
 
 import pytest
-from chaos import drive
+from chaos import damage, drive
 from chaos.cells import GOES_ON, Cell, Chain
 from chaos.drive import ChainRun, Result, complaints_of_end, only
 
@@ -79,13 +81,25 @@ def test_an_end_must_be_the_one_named_error(code: int, errors: list[str], output
     assert complaints_of_end((-9, ""), -9, [], "") == []
 
 
+def test_a_run_that_is_cut_off_ends_at_once_and_no_other_one_starts(tmp_path):
+    played = ChainRun(Chain(name="chain", cells=(Cell(fault="hangs", phase="train", deadline_s=600),)), tmp_path, FAKE)
+    threading.Timer(1.0, played.cut_off).start()
+    started = time.monotonic()
+    with pytest.raises(AssertionError):
+        played.play()
+    assert time.monotonic() - started < 10
+    assert drive.processes_of(tmp_path / "chain.faults") == {}
+    with pytest.raises(AssertionError, match="cut off"):
+        played._start(0)
+
+
 def test_damages_leave_the_size_or_half_of_the_manifest(tmp_path):
     (tmp_path / "manifest.json").write_text("0123456789")
     (tmp_path / "weights").write_bytes(bytes(200))
-    drive.flip_bytes(tmp_path)
+    damage.flip_bytes(tmp_path)
     assert (tmp_path / "weights").stat().st_size == 200
     assert (tmp_path / "weights").read_bytes().count(0xFF) == 64
-    drive.tear_manifest(tmp_path)
+    damage.tear_manifest(tmp_path)
     assert (tmp_path / "manifest.json").read_text() == "01234"
 
 

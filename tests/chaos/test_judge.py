@@ -257,6 +257,14 @@ def test_a_stall_is_told_once_with_the_name_and_the_stack_of_who_hangs():
     assert judge_stall(STALL) == []
 
 
+def test_a_trainer_that_is_ahead_may_come_to_wait_a_step_later_with_others():
+    run = record()
+    run.stalls[4] = [STALL.replace("for engine 1", "for engine 0 in `generate` since 9 s (1 calls), engine 1")]
+    assert complaints_of_stall(run, 3, "engine", "generate", staleness=1) == []
+    assert complaints_of_stall(run, 3, "engine", "generate") == ["one stall must be told of in step 3, found 0"]
+    assert complaints_of_stall(run, 4, "engine", "generate") != []
+
+
 @pytest.mark.parametrize(
     ("texts", "word"),
     [
