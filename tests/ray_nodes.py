@@ -5,8 +5,9 @@ import signal
 import subprocess
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import psutil
 import small_run
@@ -27,19 +28,21 @@ QUICK = {
 class RayNodes:
     """Starts and cuts nodes; the head offers no cores, so that workers sit on the others."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: Mapping[str, str]) -> None:
         self.name = uuid.uuid4().hex[:6]
         # One of a test that was killed may still be there.
         self._network = f"{NETWORKS}.{int(self.name[:2], 16)}"
         self.has_networks = _make_bridge(self.name, self._network)
         self._nodes: dict[str, subprocess.Popen[str]] = {}
         self.address = ""
+        self._environment = environment
 
     def start(self, name: str, num_cpus: int) -> None:
         """Start a node and wait until it has joined; the first one is the head."""
         environment = {
             **{key: value for key, value in small_run.environment().items() if not key.startswith("SLURM")},
             **QUICK,
+            **self._environment,
             "SLURM_JOB_ID": self.name,
             "SLURMD_NODENAME": name,
             "SLURM_MEM_PER_NODE": "3000",
@@ -108,9 +111,9 @@ class RayNodes:
 
 
 @contextlib.contextmanager
-def ray_nodes() -> Iterator[RayNodes]:
-    """Hold a cluster of which nothing is started yet."""
-    nodes = RayNodes()
+def ray_nodes(environment: Mapping[str, str] = MappingProxyType({})) -> Iterator[RayNodes]:
+    """Hold a cluster of which nothing is started yet; its processes get more variables."""
+    nodes = RayNodes(environment)
     try:
         yield nodes
     finally:

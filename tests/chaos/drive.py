@@ -103,6 +103,8 @@ class ChainRun:
         self._launches = 0
         self._process: subprocess.Popen[bytes] | None = None
         self._nodes: Any = None
+        self._way: dict[str, str] = {}
+        """To the nodes, for the run's environment."""
         self._is_cut_off = False
         self.results = [Result(chain.name, cell) for cell in chain.cells]
         self.complaints: list[str] = []
@@ -116,8 +118,8 @@ class ChainRun:
             num_steps: That the run must have at least.
         """
         self._faults.mkdir(parents=True)
-        with disk_of(self.folder, self.chain.small_disk_mib), several_nodes(self.chain, self._faults) as nodes:
-            self._nodes = nodes
+        with disk_of(self.folder, self.chain.small_disk_mib), several_nodes(self.chain, self._faults) as place:
+            self._nodes, self._way = place
             try:
                 for number, result in enumerate(self.results):
                     self._play_cell(number, result)
@@ -235,7 +237,7 @@ class ChainRun:
         with (self._faults / f"output_{self._launches}.txt").open("wb") as output:
             self._process = subprocess.Popen(
                 [sys.executable, str(self._program), str(plan), "train", *arguments],
-                env={**environment(), FOLDER: str(self._faults)},
+                env={**environment(), **self._way, FOLDER: str(self._faults)},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

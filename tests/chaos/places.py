@@ -1,7 +1,6 @@
 """Where a chain runs: on a small disk, or on several nodes, each in a network of its own."""
 
 import contextlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,6 @@ from chaos.armed import FOLDER
 from chaos.cells import Chain
 from chaos.strikes import CABLES
 from small_disk import small_disk
-from small_run import environment
 
 
 @contextlib.contextmanager
@@ -22,25 +20,18 @@ def disk_of(folder: Path, size_mib: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def several_nodes(chain: Chain, faults: Path) -> Iterator[Any]:
-    """Start the Ray nodes that a chain wants, and yield them; None for a chain of one machine.
+def several_nodes(chain: Chain, faults: Path) -> Iterator[tuple[Any, dict[str, str]]]:
+    """Start the Ray nodes that a chain wants; yield them and what leads a run there. None for a chain of one machine.
 
     The first one is the head and offers no cores, so that a node can be cut off from controller and workers alike.
     """
     if not chain.num_nodes:
-        yield None
+        yield None, {}
         return
     from ray_nodes import QUICK, ray_nodes
 
-    before = dict(os.environ)
-    os.environ.update({**environment(), **QUICK, FOLDER: str(faults)})
-    try:
-        with ray_nodes() as nodes:
-            nodes.start("head", 0)
-            for number in range(chain.num_nodes):
-                nodes.start("bcd"[number], 1)
-            os.environ.update({"RAY_ADDRESS": nodes.address, CABLES: f"v{nodes.name}"})
-            yield nodes
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+    with ray_nodes({FOLDER: str(faults)}) as nodes:
+        nodes.start("head", 0)
+        for number in range(chain.num_nodes):
+            nodes.start("bcd"[number], 1)
+        yield nodes, {**QUICK, "RAY_ADDRESS": nodes.address, CABLES: f"v{nodes.name}"}
