@@ -2,6 +2,7 @@
 
 import contextlib
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -348,12 +349,12 @@ def now() -> float:
     return time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
+@functools.cache
 def task_overrides(work: Path) -> list[str]:
-    """Return the overrides that name model and tasks; both are made once."""
-    if not (work / "model").exists():
-        from tiny_model import make_tiny_model  # torch: only here
+    """Return the overrides that name model and tasks; both are made once, before chains are played at once."""
+    from tiny_model import make_tiny_model  # torch: only here
 
-        make_tiny_model(work / "model", hidden_size=64)
+    make_tiny_model(work / "model", hidden_size=64)
     return [f"model.path={work / 'model'}", *write_letter_tasks(work, family.NAME), *TINY]
 
 
