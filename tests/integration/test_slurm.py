@@ -1,8 +1,6 @@
 """Training under a real Slurm: two nodes, a neighbour on the same machine, the way back into the queue, a clean end."""
 
 import json
-import tempfile
-from pathlib import Path
 
 import pytest
 import sleepy_family
@@ -10,7 +8,6 @@ import small_run
 from letter_family import write_letter_tasks
 from marked_processes import processes_with
 from signs import SIGNS, signs_of
-from slurm_cluster import slurm_cluster
 from slurm_jobs import (
     is_put_back,
     nothing_starts,
@@ -24,20 +21,6 @@ from slurm_jobs import (
 from skyrl_nat.config.load import config_from_file
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def folder():
-    # Munge's socket and Ray's must have short paths.
-    with tempfile.TemporaryDirectory(prefix="skyrl-nat-slurm-") as name:
-        yield Path(name)
-
-
-@pytest.fixture(scope="module")
-def slurm(folder):
-    (folder / "slurm").mkdir()
-    with slurm_cluster(folder / "slurm") as cluster:
-        yield cluster
 
 
 @pytest.mark.timeout(600)

@@ -1,33 +1,20 @@
 """What Slurm itself does to a job that trains: another one takes its nodes, and its time ends."""
 
-import tempfile
 from pathlib import Path
 
 import pytest
 import sleepy_family
 import small_run
 from letter_family import write_letter_tasks
-from slurm_cluster import SlurmCluster, slurm_cluster
+from slurm_cluster import SlurmCluster
 from slurm_jobs import nothing_starts, require_empty, require_saved, saves_and_is_put_back, steps, submit, wait_for_step
 
 pytestmark = pytest.mark.slow
 
 BACK_S = 20
+"""What is put back waits so long, see `conftest.slurm`."""
 AHEAD_S = 180
 """Of the end of a job the script asks Slurm for its signal."""
-
-
-@pytest.fixture(scope="module")
-def folder():
-    with tempfile.TemporaryDirectory(prefix="skyrl-nat-slurm-") as name:
-        yield Path(name)
-
-
-@pytest.fixture(scope="module")
-def slurm(folder):
-    (folder / "slurm").mkdir()
-    with slurm_cluster(folder / "slurm", BACK_S) as cluster:
-        yield cluster
 
 
 def take_all_nodes(slurm: SlurmCluster, folder: Path, until: Path) -> str:

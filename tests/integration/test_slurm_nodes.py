@@ -4,7 +4,6 @@ import json
 import os
 import re
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from letter_family import write_letter_tasks
 from listening import listening_with
 from marked_processes import processes_with
 from ray.core.generated import gcs_service_pb2
-from slurm_cluster import slurm_cluster
 from slurm_jobs import submit, wait_for_step
 from strangers import NOT_THERE, OF_GRPC, REFUSED, Channel, grpc_answers, http_answers, is_store
 
@@ -26,19 +24,6 @@ NODES = "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo"
 HEALTH = {"/api/healthz", "/api/local_raylet_healthz"}
 """Ray keeps them open: they say that the agent and its raylet live."""
 SHARE = "import os; from skyrl_nat.cluster.allocation import read_share; print(read_share(os.environ).num_gpus)"
-
-
-@pytest.fixture(scope="module")
-def folder():
-    with tempfile.TemporaryDirectory(prefix="skyrl-nat-slurm-") as name:
-        yield Path(name)
-
-
-@pytest.fixture(scope="module")
-def slurm(folder):
-    (folder / "slurm").mkdir()
-    with slurm_cluster(folder / "slurm") as cluster:
-        yield cluster
 
 
 @pytest.fixture(scope="module")
