@@ -3,6 +3,7 @@
 import contextlib
 import errno
 import json
+import os
 import shutil
 import threading
 from collections.abc import Callable, Mapping
@@ -94,8 +95,11 @@ class WandbBackend:
         return ONLINE_START_S if self._mode == "online" else START_S
 
     def _start(self) -> Any:
+        """Start a run with a service of its own: one that the environment names may end before this run, or is gone."""
         import wandb
+        from wandb import env
 
+        os.environ.pop(env.SERVICE, None)
         run = wandb.init(
             project=self._config.wandb_project,
             entity=self._config.wandb_entity,
