@@ -7,7 +7,7 @@ and mirrored where the signs of all differences are turned.
 
 import math
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,6 +32,18 @@ class Interval:
     """`wilson`, `bca`, `percentile` or `constant`."""
     note: str = ""
     """Why another method than the usual one was taken; empty where it was not."""
+
+
+def mean(values: Iterable[float]) -> float:
+    """Return the mean, correctly rounded and so the same for every order.
+
+    Raises:
+        DataError: No values.
+    """
+    items = list(values)
+    if not items:
+        raise DataError("A mean needs at least one value, got none. Leave out what has none")
+    return math.fsum(items) / len(items)
 
 
 def wilson_interval(num_success: int, num: int, confidence: float = 0.95) -> Interval:
@@ -144,6 +156,8 @@ def paired_bootstrap_interval(
         data.tolist(), confidence=confidence, num_resamples=num_resamples, seed=seed, value_range=value_range
     )
     low, high = sorted((sign * found.low + 0.0, sign * found.high + 0.0))
+    if np.array_equal(data, -data[::-1]):
+        low, high = (low - high) / 2, (high - low) / 2
     return Interval(low=low, high=high, confidence=confidence, method=found.method, note=found.note)
 
 
@@ -170,7 +184,7 @@ def cohens_dz(differences: Sequence[float]) -> float | None:
         Cohen 1988, section 2.3.5; named d_z in Lakens 2013, doi:10.3389/fpsyg.2013.00863.
     """
     spread = spread_of(differences)
-    return math.fsum(differences) / len(differences) / spread if spread else None
+    return mean(differences) / spread if spread else None
 
 
 def spread_of(differences: Sequence[float]) -> float | None:

@@ -153,6 +153,12 @@ def test_swapped_sides_mirror_interval_and_effect_size(differences: list[float])
     assert cohens_dz(turned) == (None if size is None else -size)
 
 
+def test_differences_that_are_their_own_mirror_have_an_interval_around_zero():
+    """EV-11: neither side is called before."""
+    found = paired_bootstrap_interval([-0.125, 0.0, 0.125, -0.5, 0.5], num_resamples=200)
+    assert found.low == -found.high < 0
+
+
 def test_the_seed_and_the_number_of_resamples_matter():
     values = np.random.default_rng(5).uniform(size=20).tolist()
     found = {(bootstrap_interval(values, seed=seed, num_resamples=num).low) for seed in (0, 1) for num in (100, 101)}
