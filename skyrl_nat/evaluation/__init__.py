@@ -1,1 +1,1 @@
-"""Playing held-out tasks and summing up. Start at `evaluator.py`."""
+"""Playing held-out tasks, summing up, comparing two policies. Start at `evaluator.py`, then `comparison.py`."""
