@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from skyrl_nat.config.run import RunConfig
     from skyrl_nat.controller.replay import Recording
+    from skyrl_nat.controller.subject import Subject
 
 DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 EXIT_FAILED = 1
@@ -86,13 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     doctor.add_argument("overrides", nargs="*", help="as for train")
     doctor.set_defaults(function=_doctor)
-    evaluate = commands.add_parser("evaluate", help="play the held-out tasks with a checkpoint of a run")
-    evaluate.add_argument("run", type=Path, help="run folder")
-    evaluate.add_argument(
-        "--checkpoint", default="latest", help="folder or URL of one, best or latest; default: the run's newest"
-    )
-    evaluate.add_argument("overrides", nargs="*", help="config overrides, e.g. evaluation.num_tasks=8")
-    evaluate.set_defaults(function=_evaluate)
+    _add_evaluate(commands)
     replay = commands.add_parser(
         "replay", help="train a step again from its recorded rollouts and compare every figure"
     )
@@ -122,6 +117,18 @@ def _parser() -> argparse.ArgumentParser:
     submit.set_defaults(function=_submit)
     add_trace_commands(commands)
     return parser
+
+
+def _add_evaluate(commands: Any) -> None:
+    evaluate = commands.add_parser("evaluate", help="play the held-out tasks with a run, a checkpoint or a model")
+    evaluate.add_argument("subject", help="folder of a run, a checkpoint, a model or a LoRA adapter, or a model's name")
+    evaluate.add_argument(
+        "--checkpoint", default="latest", help="of a run: folder or URL of one, best or latest; default: the newest"
+    )
+    evaluate.add_argument("--samples", type=int, default=0, help="rollouts per task besides the greedy one, for pass@k")
+    evaluate.add_argument("--out", type=Path, help="folder to make; an evaluation that was stopped goes on in it")
+    evaluate.add_argument("overrides", nargs="*", help="config overrides, e.g. evaluation.num_tasks=8")
+    evaluate.set_defaults(function=_evaluate, goes_on="the same command")
 
 
 def _train(options: argparse.Namespace) -> None:
@@ -197,29 +204,35 @@ async def _doctor_run(config: "RunConfig") -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> None:
-    from skyrl_nat.config.load import config_from_file
-    from skyrl_nat.config.secrets import refuse_secrets
+    from skyrl_nat.controller.subject import opened
+    from skyrl_nat.evaluation.folder import require_free
 
-    config = config_from_file(options.run / "config.yaml", options.overrides)
-    config.root_dir = str(options.run.resolve().parent)
-    config.name = options.run.resolve().name
-    config.resume = options.checkpoint
-    refuse_secrets(config)
-    # What a URL names is copied beside the run's own checkpoints, not into their place.
-    with tempfile.TemporaryDirectory(prefix="fetched-", dir=config.run_dir) as folder:
-        _run(_evaluate_run(config, Path(folder)), config.recovery.grace_s)
+    if options.samples < 0:
+        raise ConfigError(f"--samples must be 0 or more, got {options.samples}. Leave it out for greedy play alone")
+    if options.out is not None:
+        require_free(options.out)
+    with opened(options.subject, options.checkpoint, options.overrides) as subject:
+        _run(_evaluate_subject(subject, options.samples, options.out), subject.config.recovery.grace_s)
 
 
-async def _evaluate_run(config: "RunConfig", fetched: Path) -> None:
+async def _evaluate_subject(subject: "Subject", num_samples: int, out: Path | None) -> None:
     from skyrl_nat.checkpoint.manager import CheckpointManager
-    from skyrl_nat.controller.evaluate import evaluate
+    from skyrl_nat.controller.evaluate import evaluate, sample
     from skyrl_nat.controller.opening import open_run
     from skyrl_nat.controller.supervision import supervised
+    from skyrl_nat.evaluation.folder import EvaluationFolder
+    from skyrl_nat.evaluation.model_report import write_report
 
-    async with open_run(config, is_training=False, fetched=CheckpointManager(fetched)) as run:
-        await run.push_weights()
-        result = await supervised(run, evaluate(run))
+    async with open_run(subject.config, is_training=False, fetched=CheckpointManager(subject.scratch)) as run:
+        folder = EvaluationFolder(out or subject.folder(run), subject.about(run, num_samples))
+        if subject.is_run:
+            await run.push_weights()
+        result = await supervised(run, evaluate(run, folder))
+        if num_samples:
+            await supervised(run, sample(run, folder, num_samples))
+    pages = write_report(folder.path)
     print(json.dumps(with_reasons(result.to_dict()), indent=1))
+    print(f"skyrl-nat: everything is in {folder.path}; look at {pages[-1]}", file=sys.stderr)
 
 
 def _replay(options: argparse.Namespace) -> None:

@@ -113,6 +113,24 @@ def check_model_folder(folder: Path) -> None:
         )
 
 
+def fingerprint(path: Path) -> str:
+    """Return a SHA-256 that tells models apart: of every file's name, size, first and last MiB.
+
+    Args:
+        path: A model's folder, or one file.
+    """
+    digest = hashlib.sha256()
+    for file in sorted(path.iterdir()) if path.is_dir() else [path]:
+        if file.is_file():
+            size = file.stat().st_size
+            digest.update(f"{file.name} {size}\n".encode())
+            with file.open("rb") as stream:
+                digest.update(stream.read(2**20))
+                stream.seek(max(0, size - 2**20))
+                digest.update(stream.read(2**20))
+    return digest.hexdigest()
+
+
 def write_hf_folder(folder: Path, source: Path, weights: Mapping[str, Tensor], dtype: str) -> None:
     """Write weights beside the config and tokenizer of the model they came from.
 

@@ -8,8 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from skyrl_nat.evaluation.evaluator import EvaluationResult, play_tasks, summarize
+from skyrl_nat.evaluation.folder import GREEDY, SAMPLED, EvaluationFolder
 from skyrl_nat.json_lines import encode_line, replace_lines, whole_lines
 from skyrl_nat.monitoring.metrics import with_prefix
+from skyrl_nat.types import RolloutGroup
 
 if TYPE_CHECKING:
     from skyrl_nat.controller.run import Run
@@ -18,15 +20,16 @@ EVALUATIONS = "evaluations.jsonl"
 """File of a run folder: one line per evaluation."""
 
 
-async def evaluate(run: "Run") -> EvaluationResult:
-    """Play the held-out tasks with the weights in the engines; record rollouts, metrics and a summary."""
+async def evaluate(run: "Run", folder: EvaluationFolder | None = None) -> EvaluationResult:
+    """Play the held-out tasks with the weights in the engines; record rollouts, metrics and a summary.
+
+    Args:
+        run: An open run.
+        folder: Keeps each group, and has those that are not played again; None keeps nothing but the whole.
+    """
     step = run.step
-    run.console.status(f"evaluating {len(run.data.validation_tasks)} held-out tasks at step {step}")
     run.account.interrupt()
-    async with run.rollout_phase("evaluate"):
-        groups = await play_tasks(
-            run.runner, run.data.validation_tasks, temperature=run.config.rollout.eval_temperature
-        )
+    groups = await _play(run, folder, GREEDY, run.config.rollout.eval_temperature, 1)
     result = summarize(step, groups)
     run.recorder.write(step, groups, label="eval")
     run.tracker.log(step, with_prefix("eval", result.metrics))
@@ -34,6 +37,32 @@ async def evaluate(run: "Run") -> EvaluationResult:
     run.evaluations = [found for found in run.evaluations if found.step < step] + [result]
     run.rewards |= known_rewards([result])
     return result
+
+
+async def sample(run: "Run", folder: EvaluationFolder, num_rollouts: int) -> None:
+    """Play every held-out task several times at the temperature of training, into a folder."""
+    await _play(run, folder, SAMPLED, run.config.rollout.temperature, num_rollouts)
+
+
+async def _play(
+    run: "Run", folder: EvaluationFolder | None, label: str, temperature: float, num_rollouts: int
+) -> list[RolloutGroup]:
+    tasks = run.data.validation_tasks
+    kept = {} if folder is None else folder.kept(label, num_rollouts)
+    played = f", {len(kept)} of them were played before" if kept else ""
+    run.console.status(f"evaluating {len(tasks)} held-out tasks at step {run.step} ({label}){played}")
+    async with run.rollout_phase("evaluate"):
+        groups = await play_tasks(
+            run.runner,
+            tasks,
+            temperature=temperature,
+            num_rollouts=num_rollouts,
+            kept=kept,
+            keep=None if folder is None else lambda group: folder.keep(label, group),
+        )
+    if folder is not None:
+        folder.finish(label, groups)
+    return groups
 
 
 def is_evaluation_missing(run: "Run") -> bool:

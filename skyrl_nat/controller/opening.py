@@ -30,6 +30,7 @@ from skyrl_nat.monitoring.tracker import Tracker
 from skyrl_nat.rollouts.chat import ChatCodec
 from skyrl_nat.rollouts.harness import find_harness
 from skyrl_nat.rollouts.recorded import RecordedGroups
+from skyrl_nat.types import Task
 
 BATCH_PLAN = "batch_plan.json"
 """File of a run folder: every batch word as a number."""
@@ -50,14 +51,15 @@ async def open_run(
     Args:
         config: A checked config.
         is_training: False leaves the folder's config and metrics as the training run wrote them, and begins with a
-            checkpoint.
+            checkpoint, or with the model itself where `resume` is never.
         fetched: Where a copy of a checkpoint is put; default: among the run's own.
     """
-    data = load_data(config)
+    is_of_run = is_training or config.resume != "never"
+    data = load_data(config) if is_of_run else load_held_out(config)
     if is_training:
         open_checkpoints(config).recover()
     start = find_checkpoint(config, fetched)
-    if start is None and not is_training:
+    if start is None and not is_training and is_of_run:
         raise ConfigError(
             f"{config.run_dir} must hold a checkpoint to evaluate, found none. Train with checkpoint.save_final"
         )
@@ -170,8 +172,26 @@ def load_data(config: RunConfig) -> RunData:
             f"trainer.epochs={config.trainer.epochs}. Add tasks, or lower trainer.tasks_per_step"
         )
     check_disjoint(train, held_out)
-    held_out = held_out[: config.evaluation.num_tasks or len(held_out)]
-    return RunData(train_tasks=train, validation_tasks=held_out, recorded=recorded)
+    return RunData(train_tasks=train, validation_tasks=_first(config, held_out), recorded=recorded)
+
+
+def load_held_out(config: RunConfig) -> RunData:
+    """Load the held-out tasks alone; they stand for the training set too, which nobody asks for.
+
+    Raises:
+        DataError: There are none.
+    """
+    environment = config.environment
+    held_out = load_tasks(
+        environment.validation_files, family=environment.family, max_difficulty=environment.max_difficulty
+    )
+    if not held_out:
+        raise DataError("environment.validation_files must hold a task to evaluate, found none. Name the files")
+    return RunData(train_tasks=TaskList(held_out), validation_tasks=_first(config, held_out))
+
+
+def _first(config: RunConfig, tasks: list[Task]) -> list[Task]:
+    return tasks[: config.evaluation.num_tasks or len(tasks)]
 
 
 def find_checkpoint(config: RunConfig, fetched: CheckpointManager | None = None) -> Path | None:

@@ -75,6 +75,7 @@ class Run:
         """Wire the parts; nothing is started here."""
         self.config = config
         self.folder = config.run_dir
+        self.model_path = model_path
         self.console = console
         self.tracker = tracker
         self.topology = topology

@@ -3,7 +3,7 @@
 import asyncio
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
@@ -45,19 +45,38 @@ class EvaluationResult:
 
 
 async def play_tasks(
-    runner: GroupRunner, tasks: Sequence[Task], *, temperature: float, num_rollouts: int = 1
+    runner: GroupRunner,
+    tasks: Sequence[Task],
+    *,
+    temperature: float,
+    num_rollouts: int = 1,
+    kept: Mapping[int, RolloutGroup] | None = None,
+    keep: Callable[[RolloutGroup], None] | None = None,
 ) -> list[RolloutGroup]:
     """Play all tasks at once with the rollout code of training.
 
     Ids and seeds do not depend on when the evaluation happens, so that two policies meet the same draws.
+
+    Args:
+        runner: Plays a group.
+        tasks: What to play.
+        temperature: 0 for greedy.
+        num_rollouts: Of each task.
+        kept: Groups that were played before, by the task's place; they are not played again.
+        keep: Gets each group as soon as it is played.
     """
-    async with asyncio.TaskGroup() as group:
-        running = [
-            group.create_task(
-                runner.play_group(task, index, num_rollouts=num_rollouts, temperature=temperature, label="eval")
-            )
-            for index, task in enumerate(tasks)
-        ]
+    known = kept or {}
+
+    async def play(task: Task, index: int) -> RolloutGroup:
+        if index in known:
+            return known[index]
+        group = await runner.play_group(task, index, num_rollouts=num_rollouts, temperature=temperature, label="eval")
+        if keep is not None:
+            keep(group)
+        return group
+
+    async with asyncio.TaskGroup() as tasks_running:
+        running = [tasks_running.create_task(play(task, index)) for index, task in enumerate(tasks)]
     return [task.result() for task in running]
 
 

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -94,7 +95,7 @@ def read_groups(path: Path) -> list[RolloutGroup]:
         try:
             rollout, index = rollout_of(record), int(record["index"])
             task = replace(rollout.task, task_id=record["group_task_id"])
-            group = RolloutGroup(task=task, index=index, rollouts=[], score_s=record["score_s"])
+            group = RolloutGroup(task=task, index=index, rollouts=[], score_s=_seconds(record["score_s"]))
         except (ValueError, KeyError, TypeError) as error:
             raise _no_rollout(path, number, json.dumps(record), error) from error
         groups.setdefault(index, group).rollouts.append(rollout)
@@ -117,7 +118,7 @@ def rollout_of(record: dict[str, Any]) -> Rollout:
             is_success=bool(record["is_success"]),
             findings=record["findings"],
             suspicions=record["suspicions"],
-            stages=[StageReport(**stage) for stage in record["stages"]],
+            stages=[StageReport(**{**stage, "seconds": _seconds(stage["seconds"])}) for stage in record["stages"]],
             is_by_turn=record["is_by_turn"],
         )
     return Rollout(
@@ -157,10 +158,15 @@ def _turn_of(turn: dict[str, Any]) -> Turn:
         num_prompt_tokens=turn["num_prompt_tokens"],
         num_completion_tokens=turn["num_completion_tokens"],
         finish_reason=FinishReason(turn["finish_reason"]),
-        generate_s=turn["generate_s"],
-        environment_s=turn["environment_s"],
+        generate_s=_seconds(turn["generate_s"]),
+        environment_s=_seconds(turn["environment_s"]),
         reward=turn["reward"],
     )
+
+
+def _seconds(value: float | None) -> float:
+    """Return seconds; null is what is not known."""
+    return math.nan if value is None else value
 
 
 def _records(paths: Sequence[Path]) -> Iterator[tuple[Path, int, dict[str, Any]]]:

@@ -3,8 +3,10 @@
 import dataclasses
 import itertools
 import json
+import math
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -50,12 +52,9 @@ def write_groups(path: Path, groups: Sequence[RolloutGroup]) -> None:
 
     The file appears only when it is complete.
     """
-    lines = [rollout_record(rollout, group) for group in groups for rollout in group.rollouts]
-    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
     part = path.with_suffix(".part")
     try:
-        # A lone surrogate in model text must not lose the batch; it becomes U+FFFD.
-        part.write_text(text.encode("utf-16", "surrogatepass").decode("utf-16", "replace"), encoding="utf-8")
+        part.write_bytes(b"".join(map(encode_group, groups)))
         part.replace(path)
     except OSError:
         # What a full disk took of it would stay there for ever.
@@ -63,8 +62,19 @@ def write_groups(path: Path, groups: Sequence[RolloutGroup]) -> None:
         raise
 
 
+def encode_group(group: RolloutGroup) -> bytes:
+    """Return the lines of a group."""
+    lines = [rollout_record(rollout, group) for rollout in group.rollouts]
+    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    # A lone surrogate in model text must not lose the batch; it becomes U+FFFD.
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
 def rollout_record(rollout: Rollout, group: RolloutGroup) -> dict[str, Any]:
-    """Return what is written of one rollout: all but the task's payload and hidden part, and the artifact."""
+    """Return what is written of one rollout: all but the task's payload and hidden part, and the artifact.
+
+    Seconds that are not known (NaN) are null.
+    """
     reward = rollout.reward
     sampled = list(itertools.compress(rollout.rollout_logprobs, rollout.loss_mask))
     return {
@@ -82,8 +92,10 @@ def rollout_record(rollout: Rollout, group: RolloutGroup) -> dict[str, Any]:
         "is_by_turn": reward is not None and reward.is_by_turn,
         "findings": [] if reward is None else reward.findings,
         "suspicions": [] if reward is None else reward.suspicions,
-        "stages": [] if reward is None else [dataclasses.asdict(stage) for stage in reward.stages],
-        "score_s": group.score_s,
+        "stages": []
+        if reward is None
+        else [dataclasses.asdict(stage) | {"seconds": _or_null(stage.seconds)} for stage in reward.stages],
+        "score_s": _or_null(group.score_s),
         "num_tokens": len(rollout.token_ids),
         "num_loss_tokens": rollout.num_loss_tokens,
         "oldest_version": rollout.oldest_version,
@@ -96,8 +108,8 @@ def rollout_record(rollout: Rollout, group: RolloutGroup) -> dict[str, Any]:
                 "num_prompt_tokens": turn.num_prompt_tokens,
                 "num_completion_tokens": turn.num_completion_tokens,
                 "finish_reason": str(turn.finish_reason),
-                "generate_s": turn.generate_s,
-                "environment_s": turn.environment_s,
+                "generate_s": _or_null(turn.generate_s),
+                "environment_s": _or_null(turn.environment_s),
                 "reward": turn.reward,
             }
             for turn in rollout.turns
@@ -113,6 +125,23 @@ def rollout_record(rollout: Rollout, group: RolloutGroup) -> dict[str, Any]:
             for version, run in itertools.groupby(itertools.compress(rollout.token_versions, rollout.loss_mask))
         ],
     }
+
+
+def without_seconds(group: RolloutGroup) -> RolloutGroup:
+    """Return a group whose seconds are not known: what is left is the same whenever it is played."""
+    return replace(group, score_s=math.nan, rollouts=[_without_seconds(rollout) for rollout in group.rollouts])
+
+
+def _without_seconds(rollout: Rollout) -> Rollout:
+    reward = rollout.reward
+    if reward is not None:
+        reward = replace(reward, stages=[replace(stage, seconds=math.nan) for stage in reward.stages])
+    turns = [replace(turn, generate_s=math.nan, environment_s=math.nan) for turn in rollout.turns]
+    return replace(rollout, turns=turns, reward=reward)
+
+
+def _or_null(seconds: float) -> float | None:
+    return None if math.isnan(seconds) else seconds
 
 
 def shortest_floats(values: Sequence[float]) -> list[float]:

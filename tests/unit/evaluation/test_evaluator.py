@@ -1,10 +1,11 @@
 """Summing up held-out tasks."""
 
+import asyncio
 import dataclasses
 import json
 import math
 
-from skyrl_nat.evaluation.evaluator import EvaluationResult, summarize
+from skyrl_nat.evaluation.evaluator import EvaluationResult, play_tasks, summarize
 from skyrl_nat.json_lines import encode_line
 from skyrl_nat.types import Outcome, RewardResult, Rollout, RolloutGroup, Task
 
@@ -56,3 +57,27 @@ def test_a_mean_of_nothing_is_read_as_such():
     assert math.isnan(found.reward)
     assert math.isnan(found.success_by_difficulty[2])
     assert found.success == 1.0
+
+
+class Player:
+    """Stands for a runner that counts what it plays."""
+
+    def __init__(self) -> None:
+        self.played: list[int] = []
+
+    async def play_group(self, task: Task, index: int, **_: object) -> RolloutGroup:
+        self.played.append(index)
+        return group(task.task_id, 1, 1.0)
+
+
+def test_what_was_played_before_is_not_played_again():
+    player, handed = Player(), []
+    tasks = [group(name, 1, 1.0).task for name in "abc"]
+    known = {1: group("b", 1, 0.5)}
+    found = asyncio.run(
+        play_tasks(player, tasks, temperature=0.0, kept=known, keep=handed.append)  # type: ignore[arg-type]
+    )
+    assert player.played == [0, 2]
+    assert [one.task.task_id for one in found] == ["a", "b", "c"]
+    assert found[1] is known[1]
+    assert [one.task.task_id for one in handed] == ["a", "c"]

@@ -2,26 +2,29 @@
 
 import errno
 import json
+import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from skyrl_nat.rollouts.recorder import RolloutRecorder, shortest_floats
+from skyrl_nat.monitoring.metrics import group_metrics
+from skyrl_nat.rollouts.recorded import read_groups
+from skyrl_nat.rollouts.recorder import RolloutRecorder, encode_group, shortest_floats, without_seconds
 from skyrl_nat.types import FinishReason, Outcome, RewardResult, Rollout, RolloutGroup, Task, Turn
 
 TASK = Task(task_id="t", family="f", payload={}, hidden={"secret": "s3cret"})
 
 
-def group(text: str) -> RolloutGroup:
+def group(text: str, seconds: float = 0.5) -> RolloutGroup:
     turn = Turn(
         completion_text=text,
         observations=[{"role": "user", "content": "seen"}],
         num_prompt_tokens=2,
         num_completion_tokens=1,
         finish_reason=FinishReason.STOP,
-        generate_s=0.5,
-        environment_s=0.25,
+        generate_s=seconds,
+        environment_s=seconds / 2,
     )
     rollout = Rollout(
         rollout_id="r-0",
@@ -35,7 +38,7 @@ def group(text: str) -> RolloutGroup:
         outcome=Outcome.FINISHED,
         reward=RewardResult(total=0.5, parts={"p": 1.0}, is_success=False, findings=["f"]),
     )
-    return RolloutGroup(task=TASK, index=3, rollouts=[rollout])
+    return RolloutGroup(task=TASK, index=3, rollouts=[rollout], score_s=seconds)
 
 
 def test_every_turn_part_and_outcome_is_written_and_nothing_hidden(tmp_path):
@@ -95,15 +98,27 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch: pytest.M
     recorder.write(7, [group("answer")])
     before = (tmp_path / "train_000007.jsonl").read_text()
 
-    def write_half(self: Path, text: str, **_: object) -> int:
-        self.write_bytes(text[: len(text) // 2].encode())
+    def write_half(self: Path, data: bytes) -> int:
+        with self.open("wb") as file:
+            file.write(data[: len(data) // 2])
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", write_half)
+    monkeypatch.setattr(Path, "write_bytes", write_half)
     with pytest.raises(OSError, match="No space left"):
         recorder.write(7, [group("answer")])
     assert [path.name for path in tmp_path.iterdir()] == ["train_000007.jsonl"]
     assert (tmp_path / "train_000007.jsonl").read_text() == before
+
+
+def test_a_group_without_its_seconds_is_the_same_bytes_whenever_it_was_played(tmp_path):
+    """And is read back as what it is: seconds that are not known."""
+    groups = [group("answer", seconds=seconds) for seconds in (1.5, 2.5)]
+    quick, slow = (encode_group(without_seconds(one)) for one in groups)
+    assert quick == slow != encode_group(groups[0])
+    (tmp_path / "eval.jsonl").write_bytes(quick)
+    (read,) = read_groups(tmp_path / "eval.jsonl")
+    assert math.isnan(read.score_s) and math.isnan(read.rollouts[0].turns[0].generate_s)
+    assert "rollout/generate_s/mean" not in group_metrics([read])
 
 
 def test_log_probs_are_written_short_and_keep_every_bit():
