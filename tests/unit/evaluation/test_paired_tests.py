@@ -193,7 +193,7 @@ def test_rewards_that_do_not_differ_are_called_different_one_time_in_twenty(test
     assert np.mean(np.array(found) <= 0.05) == pytest.approx(0.05, abs=0.01)
 
 
-@pytest.mark.parametrize(("num_tasks", "share"), [(20, 0.2), (30, 0.5), (60, 0.4), (1000, 0.6)])
+@pytest.mark.parametrize(("num_tasks", "share"), [(20, 0.2), (60, 0.4), (1000, 0.6)])
 def test_successes_that_do_not_differ_are_never_called_different_too_often(num_tasks: int, share: float):
     """2,000 comparisons; an exact test stays below its level where few tasks change and nears it where many do."""
     rng = np.random.default_rng(13)

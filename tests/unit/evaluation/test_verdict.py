@@ -83,3 +83,10 @@ def test_equal_rises_have_no_t_test():
     found = compare(side([0.1] * 10), side([0.2] * 10), settings=student).reward_verdict
     assert found.decision is Decision.cannot_tell
     assert found.sentence.endswith("10 tasks); all differences are equal: no spread to test against")
+
+
+def test_a_p_equal_to_the_level_reaches_it():
+    """EV-05: five tasks suffice for a level of 0.0625."""
+    found = compare(side([0.0] * 5), side([1.0] * 5), settings=ComparisonSettings(num_resamples=100, alpha=0.0625))
+    assert found.success.test.p == 0.0625
+    assert found.verdict.decision is Decision.better
