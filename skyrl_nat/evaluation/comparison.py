@@ -7,7 +7,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from skyrl_nat.evaluation.measures import ComparisonSettings, Measure, Values, measures_of
-from skyrl_nat.evaluation.pairing import Pair, Side, TaskScore, join
+from skyrl_nat.evaluation.pairing import Pair, Side, join
+from skyrl_nat.evaluation.scores import TaskScore
 from skyrl_nat.evaluation.verdict import Verdict, verdict_of, verdict_of_both
 from skyrl_nat.types import RolloutGroup, Task
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
+from skyrl_nat.evaluation.scores import score_of
 from skyrl_nat.monitoring.metrics import group_metrics, mean
 from skyrl_nat.rollouts.runner import GroupRunner
 from skyrl_nat.types import RolloutGroup, Task
@@ -81,26 +82,21 @@ async def play_tasks(
 
 
 def summarize(step: int, groups: Sequence[RolloutGroup]) -> EvaluationResult:
-    """Sum up played groups."""
-    judged = [(group, group.valid_rollouts) for group in groups if group.valid_rollouts]
+    """Sum up played groups; every task counts once."""
+    scored = [(group, score) for group in groups if (score := score_of(group)) is not None]
     by_difficulty: dict[int, list[float]] = defaultdict(list)
+    for group, score in scored:
+        by_difficulty[group.task.difficulty].append(score.success)
     parts: dict[str, list[float]] = defaultdict(list)
-    successes, rewards = [], []
-    for group, rollouts in judged:
-        found = [rollout.reward for rollout in rollouts if rollout.reward is not None]
-        success = mean(float(reward.is_success) for reward in found)
-        successes.append(success)
-        rewards.append(mean(reward.total for reward in found))
-        by_difficulty[group.task.difficulty].append(success)
-        for reward in found:
-            for name, value in reward.parts.items():
-                parts[name].append(value)
+    for _, score in scored:
+        for name, value in score.parts.items():
+            parts[name].append(value)
     return EvaluationResult(
         step=step,
         num_tasks=len(groups),
-        num_without_verdict=len(groups) - len(judged),
-        success=mean(successes),
-        reward=mean(rewards),
+        num_without_verdict=len(groups) - len(scored),
+        success=mean(score.success for _, score in scored),
+        reward=mean(score.reward for _, score in scored),
         parts={name: mean(values) for name, values in sorted(parts.items())},
         success_by_difficulty={level: mean(values) for level, values in sorted(by_difficulty.items())},
         metrics=group_metrics(groups),

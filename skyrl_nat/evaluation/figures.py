@@ -4,11 +4,13 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from skyrl_nat.evaluation.statistics import Interval, bootstrap_interval, pass_at_k, wilson_interval
-from skyrl_nat.monitoring.metrics import group_metrics, mean
-from skyrl_nat.types import Outcome, Rollout, RolloutGroup
+from skyrl_nat.evaluation.evaluator import summarize
+from skyrl_nat.evaluation.scores import TaskScore, judged, score_of, success
+from skyrl_nat.evaluation.statistics import Interval, bootstrap_interval, mean, pass_at_k, wilson_interval
+from skyrl_nat.types import Outcome, RolloutGroup
 
 Figure = dict[str, float | int | str | None]
+Scored = list[tuple[RolloutGroup, TaskScore]]
 
 
 def figures(groups: Sequence[RolloutGroup]) -> dict[str, Any]:
@@ -18,73 +20,58 @@ def figures(groups: Sequence[RolloutGroup]) -> dict[str, Any]:
     verdict says nothing of the policy: it is counted, and in no mean; `num_without_verdict` tells of tasks that have
     none at all, which are played again when the evaluation is started anew.
     """
-    judged = [group for group in groups if group.valid_rollouts]
+    scored = [(group, score) for group in groups if (score := score_of(group)) is not None]
+    finished = [score.finished_success for _, score in scored if score.finished_success is not None]
     rollouts = [rollout for group in groups for rollout in group.rollouts]
-    finished = [rollout for group in judged for rollout in group.valid_rollouts if rollout.outcome is Outcome.FINISHED]
+    summary = summarize(0, groups)
     return {
         "num_tasks": len(groups),
         "num_rollouts": len(rollouts),
-        "num_without_verdict": len(groups) - len(judged),
-        "success": success_of(judged),
-        "success_of_finished": {"value": _or_none(mean(map(success, finished))), "n": len(finished)},
-        "reward": reward_of(judged),
-        "parts": _parts(judged),
+        "num_without_verdict": summary.num_without_verdict,
+        "success": success_of(scored),
+        "success_of_finished": {"value": mean(finished) if finished else None, "n": len(finished)},
+        "reward": reward_of(scored),
+        "parts": summary.parts,
         "outcomes": {str(outcome): sum(rollout.outcome is outcome for rollout in rollouts) for outcome in Outcome},
-        "by_difficulty": _by(judged, lambda group: f"level {group.task.difficulty}"),
-        "by_family": _by(judged, lambda group: group.task.family),
-        "pass_at_k": passes(judged),
-        "metrics": group_metrics(groups),
+        "by_difficulty": _by(scored, lambda group: f"level {group.task.difficulty}"),
+        "by_family": _by(scored, lambda group: group.task.family),
+        "pass_at_k": passes([group for group, _ in scored]),
+        "metrics": summary.metrics,
     }
 
 
-def success_of(groups: Sequence[RolloutGroup]) -> Figure:
+def success_of(scored: Scored) -> Figure:
     """Return the share of successes: Wilson's interval of one rollout per task, the bootstrap's over tasks of more."""
-    shares = [mean(map(success, group.valid_rollouts)) for group in groups]
-    if not shares:
-        return _figure(shares, None)
-    if all(share in (0.0, 1.0) for share in shares):
+    shares = [score.success for _, score in scored]
+    if shares and all(share in (0.0, 1.0) for share in shares):
         return _figure(shares, wilson_interval(int(sum(shares)), len(shares)))
-    return _figure(shares, bootstrap_interval(shares))
+    return _figure(shares, bootstrap_interval(shares) if shares else None)
 
 
-def reward_of(groups: Sequence[RolloutGroup]) -> Figure:
+def reward_of(scored: Scored) -> Figure:
     """Return the mean reward with the bootstrap's interval over tasks."""
-    rewards = [mean(_reward(rollout) for rollout in group.valid_rollouts) for group in groups]
+    rewards = [score.reward for _, score in scored]
     return _figure(rewards, bootstrap_interval(rewards) if rewards else None)
 
 
 def passes(groups: Sequence[RolloutGroup]) -> dict[str, Figure]:
     """Return pass@k for k = 1, 2, 4, … up to the number of rollouts that every task has; nothing of one rollout."""
-    fewest = min((len(group.valid_rollouts) for group in groups), default=0)
-    found = {}
-    k = 1
+    counts = [(len(found), sum(map(bool, map(success, found)))) for found in map(judged, groups)]
+    fewest, k, found = min((number for number, _ in counts), default=0), 1, {}
     while k <= fewest and fewest > 1:
-        chances = [
-            pass_at_k(len(group.valid_rollouts), sum(map(bool, map(success, group.valid_rollouts))), k)
-            for group in groups
-        ]
+        chances = [pass_at_k(number, correct, k) for number, correct in counts]
         found[str(k)] = _figure(chances, bootstrap_interval(chances))
         k *= 2
     return found
 
 
-def _by(groups: Sequence[RolloutGroup], key: Callable[[RolloutGroup], str]) -> dict[str, dict[str, Figure]]:
-    parts: dict[str, list[RolloutGroup]] = defaultdict(list)
-    for group in groups:
-        parts[key(group)].append(group)
+def _by(scored: Scored, key: Callable[[RolloutGroup], str]) -> dict[str, dict[str, Figure]]:
+    kinds: dict[str, Scored] = defaultdict(list)
+    for group, score in scored:
+        kinds[key(group)].append((group, score))
     return {
-        name: {"success": success_of(members), "reward": reward_of(members)} for name, members in sorted(parts.items())
+        name: {"success": success_of(members), "reward": reward_of(members)} for name, members in sorted(kinds.items())
     }
-
-
-def _parts(groups: Sequence[RolloutGroup]) -> dict[str, float]:
-    """Return the mean of every reward part over the rollouts that have it."""
-    values: dict[str, list[float]] = defaultdict(list)
-    for group in groups:
-        for rollout in group.valid_rollouts:
-            for name, value in (rollout.reward.parts if rollout.reward else {}).items():
-                values[name].append(value)
-    return {name: average for name, found in sorted(values.items()) if (average := mean(found)) == average}
 
 
 def _figure(values: Sequence[float], interval: Interval | None) -> Figure:
@@ -98,17 +85,3 @@ def _figure(values: Sequence[float], interval: Interval | None) -> Figure:
         "method": interval.method,
         "note": interval.note,
     }
-
-
-def success(rollout: Rollout) -> float:
-    """Return 1.0 where every hidden requirement holds, else 0.0."""
-    return float(rollout.reward is not None and rollout.reward.is_success)
-
-
-def _reward(rollout: Rollout) -> float:
-    assert rollout.reward is not None
-    return rollout.reward.total
-
-
-def _or_none(value: float) -> float | None:
-    return value if value == value else None

@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from skyrl_nat.evaluation import plots
-from skyrl_nat.evaluation.figures import figures, success
+from skyrl_nat.evaluation.figures import figures
 from skyrl_nat.evaluation.folder import GREEDY, SAMPLED, read_about, write_json
 from skyrl_nat.evaluation.pages import Block, Details, Figure, Heading, Page, Table, Text, write_page
+from skyrl_nat.evaluation.scores import judged, score_of, success
 from skyrl_nat.monitoring.metrics import mean
 from skyrl_nat.rollouts.recorded import read_groups
 from skyrl_nat.types import Rollout, RolloutGroup
@@ -62,18 +63,17 @@ def _write_tasks(path: Path, played: Mapping[str, Sequence[RolloutGroup]]) -> No
 
 
 def _row(label: str, group: RolloutGroup) -> list[Any]:
-    valid = group.valid_rollouts
-    rewards = [rollout.reward for rollout in valid if rollout.reward is not None]
+    found, score = judged(group), score_of(group)
     return [
         group.task.task_id,
         group.task.family,
         group.task.difficulty,
         label,
         len(group.rollouts),
-        sum(reward.is_success for reward in rewards),
-        mean(reward.total for reward in rewards) if rewards else "",
-        mean(len(rollout.turns) for rollout in valid) if valid else "",
-        mean(rollout.num_loss_tokens for rollout in valid) if valid else "",
+        round(sum(map(success, found))),
+        "" if score is None else score.reward,
+        "" if score is None else mean(len(rollout.turns) for rollout in found),
+        "" if score is None else mean(rollout.num_loss_tokens for rollout in found),
         " ".join(sorted({str(rollout.outcome) for rollout in group.rollouts})),
     ]
 

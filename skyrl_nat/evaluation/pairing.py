@@ -1,34 +1,20 @@
 """Joining two evaluations by the tasks' ids, never by position.
 
-What the policy caused counts against it: a task that ran out of budget or broke off has its score. A rollout that was
-screened, as a suspect of cheating, is no success and earns 0. What infrastructure or validator lost has no score: it is
-in no mean, it is counted, and two evaluations that lost very different shares are not compared.
+What infrastructure or validator lost has no score (`scores.py`): it is in no mean, it is counted, and two evaluations
+that lost very different shares are not compared.
 """
 
-import math
 from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from skyrl_nat.errors import DataError
+from skyrl_nat.evaluation.scores import TaskScore, judged, score_of
 from skyrl_nat.evaluation.statistics import mean
-from skyrl_nat.types import Outcome, Rollout, RolloutGroup, Task
+from skyrl_nat.types import Outcome, RolloutGroup, Task
 
 MAX_IDS_NAMED = 10
 """Ids that an error names before it only counts them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TaskScore:
-    """What one side scored on one task: means over its rollouts, the same for every order of them."""
-
-    success: float
-    """Share of judged rollouts whose hidden requirements all hold."""
-    reward: float
-    finished_success: float | None
-    """The same share over rollouts that finished; None where none did."""
-    parts: dict[str, float]
-    """Mean of every reward part over the rollouts that have it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,29 +73,6 @@ class _Played:
     @property
     def lost_share(self) -> float:
         return mean(map(_lost_share, self.groups.values()))
-
-
-def score_of(group: RolloutGroup) -> TaskScore | None:
-    """Return the score of a task, None where no rollout has a verdict.
-
-    Args:
-        group: One greedy rollout, or several.
-    """
-    judged = _judged(group)
-    if not judged:
-        return None
-    finished = [rollout for rollout in judged if rollout.outcome is Outcome.FINISHED]
-    parts: dict[str, list[float]] = defaultdict(list)
-    for rollout in group.valid_rollouts:
-        for name, value in (rollout.reward.parts if rollout.reward else {}).items():
-            if math.isfinite(value):
-                parts[name].append(value)
-    return TaskScore(
-        success=mean(map(_success, judged)),
-        reward=mean(map(_reward, judged)),
-        finished_success=mean(map(_success, finished)) if finished else None,
-        parts={name: mean(values) for name, values in sorted(parts.items())},
-    )
 
 
 def join(
@@ -230,20 +193,8 @@ def _refuse_lost_gap(first: _Played, second: _Played, max_gap: float) -> None:
         )
 
 
-def _judged(group: RolloutGroup) -> list[Rollout]:
-    return [*group.valid_rollouts, *(rollout for rollout in group.rollouts if rollout.outcome is Outcome.SCREENED)]
-
-
 def _lost_share(group: RolloutGroup) -> float:
-    return 1.0 - len(_judged(group)) / len(group.rollouts) if group.rollouts else 1.0
-
-
-def _success(rollout: Rollout) -> float:
-    return float(rollout.outcome.is_trainable and rollout.reward is not None and rollout.reward.is_success)
-
-
-def _reward(rollout: Rollout) -> float:
-    return rollout.reward.total if rollout.outcome.is_trainable and rollout.reward is not None else 0.0
+    return 1.0 - len(judged(group)) / len(group.rollouts) if group.rollouts else 1.0
 
 
 def _named(ids: Collection[str]) -> str:

@@ -8,7 +8,8 @@ import pytest
 from evaluated import LOST, played, rollout, side
 
 from skyrl_nat.errors import DataError
-from skyrl_nat.evaluation.pairing import Joined, join, score_of
+from skyrl_nat.evaluation.pairing import Joined, join
+from skyrl_nat.evaluation.scores import score_of
 from skyrl_nat.types import Outcome, RolloutGroup
 
 
