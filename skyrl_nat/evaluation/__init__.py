@@ -1,1 +1,1 @@
-"""Playing held-out tasks and summing up. Start at `evaluator.py`."""
+"""Playing held-out tasks and summing up (`evaluator.py`), and what a run teaches (`analysis/`)."""
