@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from skyrl_nat.data.traces.command_line import add_commands as add_trace_commands
 from skyrl_nat.errors import ConfigError, DataError, SkyRLNatError, StoppedError
+from skyrl_nat.evaluation.command_line import add_commands as add_evaluation_commands
 from skyrl_nat.json_lines import with_reasons
 
 if TYPE_CHECKING:
@@ -116,6 +117,7 @@ def _parser() -> argparse.ArgumentParser:
     submit.add_argument("overrides", nargs="*", help="as for train")
     submit.set_defaults(function=_submit)
     add_trace_commands(commands)
+    add_evaluation_commands(commands)
     return parser
 
 

@@ -28,6 +28,12 @@ class Source:
     about: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Empty where nobody wrote it down."""
 
+    def page_folder(self, before: "Source") -> Path:
+        """Return where the page about this one and an earlier one is put if nobody says otherwise."""
+        names = [Path(source.name).resolve().name.replace("@", "-") for source in (before, self)]
+        home = self.path.parent if self.path == Path(self.name) else self.path.parent.parent
+        return home / f"comparison-{'-'.join(names)}"
+
 
 def read_source(text: str, label: str) -> Source:
     """Read an evaluation.

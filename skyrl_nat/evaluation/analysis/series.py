@@ -1,0 +1,187 @@
+"""Numbers over steps, and whether they change: nothing is said of a change that chance could have made."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+import numpy as np
+from scipy import stats
+
+from skyrl_nat.evaluation.analysis.findings import Evidence
+
+ALPHA = 0.01
+"""A trend is claimed below it: a page tests some twenty figures, of which 0.05 would find one in a run of noise."""
+MIN_POINTS = 9
+"""Of a trend: three in each third, the fewest of which a spread can be told."""
+MAX_POINTS = 200
+"""Of a picture or a test: of more, blocks are averaged; a picture shows no more, and all pairs would take long."""
+MIN_PAIRS = 8
+"""Of a comparison of the same tasks: under it, one task decides."""
+CONFIDENCE = 0.95
+
+
+class Direction(StrEnum):
+    """What a figure does over the steps."""
+
+    RISES = "rises"
+    FALLS = "falls"
+    CANNOT_TELL = "cannot tell"
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """A figure at the steps where it is known, in order."""
+
+    steps: np.ndarray
+    values: np.ndarray
+
+    @classmethod
+    def of(cls, values: Mapping[int, float]) -> "Series":
+        """Return the finite values by step."""
+        known = sorted((step, value) for step, value in values.items() if math.isfinite(value))
+        return cls(np.array([step for step, _ in known], dtype=float), np.array([value for _, value in known]))
+
+    def __len__(self) -> int:
+        return len(self.steps)
+
+    def to_dict(self) -> dict[int, float]:
+        """Return value by step."""
+        return {int(step): float(value) for step, value in zip(self.steps, self.values, strict=True)}
+
+    def thinned(self) -> "Series":
+        """Return means of blocks of equal size, at most `MAX_POINTS`; itself if it has no more."""
+        if len(self) <= MAX_POINTS:
+            return self
+        blocks = np.array_split(np.arange(len(self)), MAX_POINTS)
+        return Series(*(np.array([each[block].mean() for block in blocks]) for each in (self.steps, self.values)))
+
+    def thirds(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the values of the first and the last third."""
+        size = max(1, len(self) // 3)
+        return self.values[:size], self.values[-size:]
+
+
+@dataclass(frozen=True, slots=True)
+class Trend:
+    """How a figure changes between the first and the last third of the steps."""
+
+    num_points: int
+    early: float
+    """Mean of the first third."""
+    late: float
+    change: float
+    low: float
+    """Lower bound of the change, 95 %; NaN where there are too few points."""
+    high: float
+    rho: float
+    """Spearman's rank correlation with the step."""
+    p_value: float
+    direction: Direction
+
+    def to_dict(self) -> Evidence:
+        """Return it as evidence."""
+        return {
+            "n": self.num_points,
+            "early": self.early,
+            "late": self.late,
+            "change": self.change,
+            "low": self.low,
+            "high": self.high,
+            "rho": self.rho,
+            "p": self.p_value,
+            "direction": str(self.direction),
+        }
+
+
+def trend_of(series: Series, *, alpha: float = ALPHA) -> Trend:
+    """Return how a series changes.
+
+    A direction is claimed where both hold: the rank correlation with the step has p under `alpha`, and the interval of
+    the change between the thirds (Welch) leaves out 0. Both take the steps as independent, which those of a policy that
+    does not change are.
+
+    Args:
+        series: Of more than `MAX_POINTS` the means of blocks count as points.
+        alpha: Less where many series are tested.
+    """
+    points = series.thinned()
+    early, late = points.thirds() if len(points) else (np.array([math.nan]), np.array([math.nan]))
+    change = float(late.mean() - early.mean())
+    rho, p_value, low, high = 0.0, 1.0, math.nan, math.nan
+    if len(points) >= MIN_POINTS:
+        low, high = _interval(early, late)
+        if np.ptp(points.values) > 0:
+            rho, p_value = map(float, stats.spearmanr(points.steps, points.values))
+    direction = Direction.CANNOT_TELL
+    if p_value < alpha and rho > 0 and low > 0:
+        direction = Direction.RISES
+    elif p_value < alpha and rho < 0 and high < 0:
+        direction = Direction.FALLS
+    return Trend(len(points), float(early.mean()), float(late.mean()), change, low, high, rho, p_value, direction)
+
+
+@dataclass(frozen=True, slots=True)
+class PairedChange:
+    """How the same tasks fare at two steps."""
+
+    first_step: int
+    last_step: int
+    num_pairs: int
+    first: float
+    last: float
+    low: float
+    """Lower bound of the mean difference, 95 %."""
+    high: float
+    p_value: float
+
+    @property
+    def change(self) -> float:
+        """Mean difference."""
+        return self.last - self.first
+
+    def to_dict(self) -> Evidence:
+        """Return it as evidence."""
+        return {
+            "first_step": self.first_step,
+            "last_step": self.last_step,
+            "n": self.num_pairs,
+            "first": self.first,
+            "last": self.last,
+            "change": self.change,
+            "low": self.low,
+            "high": self.high,
+            "p": self.p_value,
+        }
+
+
+def paired_change(steps: tuple[int, int], first: Sequence[float], last: Sequence[float]) -> PairedChange | None:
+    """Return the change of the same tasks between two steps (paired t); None of fewer than `MIN_PAIRS`."""
+    before, after = np.array(first), np.array(last)
+    if len(before) < MIN_PAIRS:
+        return None
+    difference = after - before
+    centre, error = float(difference.mean()), float(difference.std(ddof=1)) / math.sqrt(len(difference))
+    half, p_value = 0.0, float(centre == 0)
+    if error > 0:
+        half = _quantile(len(difference) - 1) * error
+        p_value = 2 * float(stats.t.sf(abs(centre) / error, len(difference) - 1))
+    means = float(before.mean()), float(after.mean())
+    return PairedChange(*steps, len(before), *means, centre - half, centre + half, p_value)
+
+
+def _interval(early: np.ndarray, late: np.ndarray) -> tuple[float, float]:
+    """Return the bounds of the change of the mean (Welch)."""
+    change = float(late.mean() - early.mean())
+    errors = [float(values.var(ddof=1)) / len(values) for values in (early, late)]
+    if sum(errors) == 0:
+        return change, change
+    freedom = sum(errors) ** 2 / sum(
+        error**2 / (len(values) - 1) for error, values in zip(errors, (early, late), strict=True)
+    )
+    half = _quantile(freedom) * math.sqrt(sum(errors))
+    return change - half, change + half
+
+
+def _quantile(freedom: float) -> float:
+    return float(stats.t.ppf((1 + CONFIDENCE) / 2, freedom))
