@@ -148,7 +148,7 @@ def hacking(material: Material) -> list[Finding]:
         return [Finding("hacking", Severity.NOTE, sentence, evidence)]
     rising = [part.name for part in material.parts if part.trend.direction is Direction.RISES]
     sentence = (
-        f"Suspect of reward hacking: {change} over {reward.num_points} steps. "
+        f"Suspect of reward hacking: {change} over {reward.num_points} points. "
         f"What rises: {_names(material.parts, rising)}. Read rollouts of the last steps, and see what else is paid."
     )
     return [Finding("hacking", Severity.PROBLEM, sentence, evidence | {"rising_parts": ", ".join(rising)})]

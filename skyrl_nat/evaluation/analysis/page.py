@@ -10,8 +10,8 @@ from skyrl_nat.evaluation.analysis.failures import Clusters
 from skyrl_nat.evaluation.analysis.findings import Finding
 from skyrl_nat.evaluation.analysis.health_rules import phases, without_signal
 from skyrl_nat.evaluation.analysis.material import REWARD, SUCCESS, Material
-from skyrl_nat.evaluation.analysis.rollout_table import correlations
-from skyrl_nat.evaluation.analysis.series import MAX_POINTS, Series
+from skyrl_nat.evaluation.analysis.rollout_table import RolloutTable, correlations
+from skyrl_nat.evaluation.analysis.series import Series, Trend
 from skyrl_nat.evaluation.analysis.tally import LAST_STEPS, Tally
 from skyrl_nat.evaluation.pages import Block, Details, Figure, Heading, Page, Table, Text, shown
 
@@ -53,9 +53,9 @@ def _learning(material: Material) -> list[Block]:
     blocks: list[Block] = [Heading("Learning")]
     for figure, metric in (("reward", REWARD), ("success", SUCCESS)):
         series = {"training": material.record.series(metric), "held out": material.evaluated(figure)}
-        widths = material.train.table.half_widths(figure)
+        band = _band(series["training"], material.train.table, figure)
         caption = f"Mean {figure} of a step's rollouts; the band holds 95 %, over groups."
-        blocks.append(Figure(_curves(series, figure, {"training": widths}), caption))
+        blocks.append(Figure(_curves(series, figure, {"training": band}), caption))
     if len(material.gap) > 1:
         picture = _curves({"gap": material.gap}, "training less held-out reward")
         blocks.append(Figure(picture, "Training reward since the evaluation before, less the held-out reward."))
@@ -85,7 +85,7 @@ def _parts(material: Material) -> list[Block]:
             part.trend.late,
             part.trend.change,
             _between(part.trend.low, part.trend.high),
-            str(part.trend.direction),
+            _direction(part.trend),
             part.weight,
             None if part.contribution is None or not whole else part.contribution / whole,
         )
@@ -105,7 +105,9 @@ def _parts(material: Material) -> list[Block]:
     ]
     if len(material.train.table):
         matrix = correlations(material.train.table)
-        cells = [(name, *(None if v is None else round(v, 2) for v in line.values())) for name, line in matrix.items()]
+        cells = [
+            (name, *(None if v is None else round(v, 2) + 0.0 for v in line.values())) for name, line in matrix.items()
+        ]
         caption = f"Correlation over {len(material.train.table)} rollouts of training."
         blocks.append(Table(("", *matrix), cells, caption))
     return blocks
@@ -149,7 +151,7 @@ def _clusters(clusters: Clusters, caption: str) -> Table:
         trend = clusters.trend(cluster, alpha=alpha_of(clusters))
         steps = sorted(cluster.by_step)
         numbers = (cluster.num_rollouts, cluster.num_rollouts / judged, steps[0], steps[-1])
-        rows.append((cluster.name, *numbers, trend.early, trend.late, str(trend.direction)))
+        rows.append((cluster.name, *numbers, trend.early, trend.late, _direction(trend)))
     columns = ("kind", "rollouts", "share", "first step", "last step", "first third", "last third", "trend")
     return Table(columns, rows, caption)
 
@@ -171,7 +173,7 @@ def _health(material: Material) -> list[Block]:
     for metric, label in HEALTH.items():
         trend = material.trend(metric)
         if trend.num_points:
-            change = (trend.early, trend.late, trend.change, _between(trend.low, trend.high), str(trend.direction))
+            change = (trend.early, trend.late, trend.change, _between(trend.low, trend.high), _direction(trend))
             rows.append((label, *change))
     blocks.append(Table(("figure", "first third", "last third", "change", "95 %", "trend"), rows))
     for metric in ("loss/token_entropy", "rollout/completion_tokens/mean"):
@@ -207,30 +209,34 @@ def _groups(found: Tally) -> list[Block]:
     return [Heading("Groups of the last steps"), Figure(picture, caption)]
 
 
-def _curves(series: dict[str, Series], y_label: str, widths: dict[str, dict[int, float]] | None = None) -> str:
-    lines, bands = {}, {}
-    for name, each in series.items():
-        points = each.thinned()
-        if not len(points):
-            continue
-        lines[name] = (points.steps.tolist(), points.values.tolist())
-        if widths and widths.get(name):
-            half = _block_widths(each, widths[name])
-            pairs = list(zip(points.values.tolist(), half, strict=True))
-            bands[name] = ([value - width for value, width in pairs], [value + width for value, width in pairs])
+def _curves(series: dict[str, Series], y_label: str, bands: dict[str, plots.Points] | None = None) -> str:
+    points = {name: each.thinned() for name, each in series.items() if len(each)}
+    lines = {name: (each.steps.tolist(), each.values.tolist()) for name, each in points.items()}
     return plots.lines(lines, x_label="step", y_label=y_label, bands=bands)
 
 
-def _block_widths(series: Series, widths: dict[int, float]) -> list[float]:
-    """Return the half width of the mean of every block that `thinned` makes; its steps are independent."""
+def _band(series: Series, table: RolloutTable, figure: str) -> plots.Points:
+    """Return the bounds of the mean of every block of a series, within what single rollouts have; NaN leaves a gap."""
+    widths, values = table.half_widths(figure), table.column(figure)
     each = np.array([widths.get(int(step), math.nan) for step in series.steps])
-    if len(each) <= MAX_POINTS:
-        return each.tolist()
-    return [float(np.sqrt((block**2).sum()) / len(block)) for block in np.array_split(each, MAX_POINTS)]
+    half = np.array([np.sqrt((each[block] ** 2).sum()) / len(block) for block in series.blocks()])
+    centre = series.thinned().values
+    low, high = (values.min(), values.max()) if len(values) else (math.nan, math.nan)
+    return np.maximum(centre - half, low).tolist(), np.minimum(centre + half, high).tolist()
 
 
 def _between(low: float, high: float) -> str:
     return f"{low:+.3g} to {high:+.3g}" if math.isfinite(low) and math.isfinite(high) else "—"
+
+
+def _rounded(value: float | None) -> float | None:
+    """Return a correlation with two digits, and no -0."""
+    return None if value is None else round(value, 2) + 0.0
+
+
+def _direction(trend: Trend) -> str:
+    """Return what a figure does in one line of a narrow column."""
+    return str(trend.direction).replace(" ", "\u00a0")
 
 
 def _numbers(finding: Finding) -> str:

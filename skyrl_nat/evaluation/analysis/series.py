@@ -49,12 +49,18 @@ class Series:
         """Return value by step."""
         return {int(step): float(value) for step, value in zip(self.steps, self.values, strict=True)}
 
+    def blocks(self) -> list[np.ndarray]:
+        """Return the places of the values in blocks of one size, or one less: their means are shown and tested."""
+        size = math.ceil(len(self) / MAX_POINTS)
+        return np.array_split(np.arange(len(self)), math.ceil(len(self) / size)) if size else []
+
     def thinned(self) -> "Series":
-        """Return means of blocks of equal size, at most `MAX_POINTS`; itself if it has no more."""
+        """Return the means of its blocks; itself if it has at most `MAX_POINTS` values."""
         if len(self) <= MAX_POINTS:
             return self
-        blocks = np.array_split(np.arange(len(self)), MAX_POINTS)
-        return Series(*(np.array([each[block].mean() for block in blocks]) for each in (self.steps, self.values)))
+        return Series(
+            *(np.array([each[block].mean() for block in self.blocks()]) for each in (self.steps, self.values))
+        )
 
     def thirds(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the values of the first and the last third."""

@@ -89,6 +89,21 @@ def test_data_is_standard_json(written):
     assert data["training"]["rollout/staleness/mean"]["early"] is None
 
 
+def test_a_run_of_noise_has_no_claim_of_a_change(tmp_path):
+    def noise(step, rng):
+        parts = {"a": float(rng.random()), "b": float(rng.random())}
+        findings = [f"kind {letter}" for letter in "abc" if rng.random() < 0.3]
+        total = (parts["a"] + parts["b"]) / 2
+        return judged(
+            "r", total, parts=parts, is_success=total > 0.7, findings=findings, num_tokens=int(rng.integers(5, 50))
+        )
+
+    train_run(tmp_path, noise)
+    found = analyze(tmp_path).findings
+    assert {finding.evidence.get("direction", "cannot tell") for finding in found} == {"cannot tell"}
+    assert {str(finding.severity) for finding in found} == {"note"}
+
+
 def test_a_run_of_one_step_has_a_page_where_it_is_told_to_be(tmp_path, capsys):
     RecordedRun(tmp_path / "run").train(1, [group_of(0, [judged("a", 0.5)])])
     assert cli.main(["analyze", str(tmp_path / "run"), "--out", str(tmp_path / "a" / "b")]) == 0

@@ -54,11 +54,14 @@ def test_unknown_values_are_left_out():
     assert found.to_dict() == {0: 2.0, 3: 1.0}
 
 
-def test_long_series_are_means_of_blocks():
+def test_long_series_are_means_of_blocks_of_one_size():
     found = series(range(2 * MAX_POINTS)).thinned()
     assert len(found) == MAX_POINTS
     assert (found.steps[0], found.values[0]) == (1.5, 0.5)
     assert found.values.mean() == pytest.approx(MAX_POINTS - 0.5)
+    assert [len(block) for block in series(range(301)).blocks()] == [2] * 150 + [1]
+    assert series(range(MAX_POINTS)).thinned().to_dict() == {step: step - 1.0 for step in range(1, MAX_POINTS + 1)}
+    assert series([]).blocks() == []
 
 
 def test_the_same_tasks_are_compared_in_pairs():
