@@ -91,6 +91,7 @@ def _blocks(
     ]
     for label, each in found.items():
         blocks += _of_label(label, each, played[label])
+    blocks += _together(found)
     blocks += [Heading("What went wrong"), *_failures([group for groups in played.values() for group in groups])]
     return [*blocks, Heading("What was evaluated"), Details("Settings", json.dumps(about, indent=1, sort_keys=True))]
 
@@ -122,7 +123,12 @@ def _of_label(label: str, each: Mapping[str, Any], groups: Sequence[RolloutGroup
     }
     blocks: list[Block] = [Heading(f"Success, {label}")]
     if shown:
-        blocks.append(Figure(plots.intervals(shown, x_label="success"), "Success by part of the data, 95 % intervals"))
+        blocks.append(
+            Figure(
+                plots.intervals(shown, x_label="success", bounds=(0.0, 1.0)),
+                "Success by part of the data, 95 % intervals",
+            )
+        )
     if each["pass_at_k"]:
         passed = each["pass_at_k"]
         places = [int(k) for k in passed]
@@ -133,11 +139,24 @@ def _of_label(label: str, each: Mapping[str, Any], groups: Sequence[RolloutGroup
         )
         rows = {group.task.task_id: [success(rollout) for rollout in group.rollouts] for group in groups}
         blocks.append(Figure(plots.strips(rows, x_label="rollout"), "Which rollouts of a task succeeded"))
-    if each["parts"]:
-        values = {name: {label: value} for name, value in each["parts"].items()}
-        blocks.append(Figure(plots.bars(values, y_label="mean"), "Parts of the reward"))
-    metrics = [(name, value) for name, value in sorted(each["metrics"].items())]
-    return [*blocks, Table(("metric, as in training", "value"), metrics)]
+    return blocks
+
+
+def _together(found: Mapping[str, Any]) -> list[Block]:
+    """Return what is shown of all labels side by side: parts of the reward, and metrics."""
+    blocks: list[Block] = []
+    if parts := _columns(found, "parts"):
+        values = {
+            name: {label: value for label, value in row.items() if value is not None} for name, row in parts.items()
+        }
+        blocks += [Heading("Parts of the reward"), Figure(plots.bars(values, y_label="mean"), "Mean of every part")]
+    rows = [[name, *row.values()] for name, row in _columns(found, "metrics").items()]
+    return [*blocks, Heading("Metrics, named as in training"), Table(("", *found), rows)]
+
+
+def _columns(found: Mapping[str, Any], what: str) -> dict[str, dict[str, float | None]]:
+    names = sorted({name for each in found.values() for name in each[what]})
+    return {name: {label: each[what].get(name) for label, each in found.items()} for name in names}
 
 
 def _failures(groups: Sequence[RolloutGroup]) -> list[Block]:

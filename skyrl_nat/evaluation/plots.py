@@ -55,23 +55,30 @@ def bars(values: Mapping[str, Mapping[str, float]], *, y_label: str) -> str:
     """Return groups of bars: one group for each name, one bar in it for each series."""
     names = list(values)
     series = list(dict.fromkeys(key for each in values.values() for key in each))
-    width = 0.8 / max(1, len(series))
+    width = 0.8 / max(2, len(series))
     with _picture() as (axes, svg):
         for number, key in enumerate(series):
-            places = [place - 0.4 + width * (number + 0.5) for place in range(len(names))]
+            places = [place + width * (number - (len(series) - 1) / 2) for place in range(len(names))]
             axes.bar(places, [values[name].get(key, math.nan) for name in names], width, label=key)
         axes.set_xticks(range(len(names)), names, rotation=30 if len(names) > 5 else 0, ha="center")
         _label(axes, "", y_label, has_legend=len(series) > 1)
     return svg()
 
 
-def intervals(values: Mapping[str, tuple[float, float, float]], *, x_label: str, centre: float | None = None) -> str:
+def intervals(
+    values: Mapping[str, tuple[float, float, float]],
+    *,
+    x_label: str,
+    centre: float | None = None,
+    bounds: tuple[float, float] | None = None,
+) -> str:
     """Return a line for each name from a lower to an upper bound, with a dot at the value.
 
     Args:
         values: Value, lower and upper bound by name; shown from top to bottom.
         x_label: Of the axis, with its unit.
         centre: Where a thin line stands for "no difference".
+        bounds: Of the axis; None lets the values choose.
     """
     with _picture(height=0.8 + 0.3 * len(values)) as (axes, svg):
         places = range(len(values) - 1, -1, -1)
@@ -80,6 +87,8 @@ def intervals(values: Mapping[str, tuple[float, float, float]], *, x_label: str,
             axes.plot([value], [place], "o", color=COLOURS[0], markersize=4)
         axes.set_yticks(list(places), list(values))
         axes.margins(y=0.15)
+        if bounds is not None:
+            axes.set_xlim(bounds[0] - 0.02, bounds[1] + 0.02)
         if centre is not None:
             axes.axvline(centre, color="#888", linewidth=0.8)
         _label(axes, x_label, "")
@@ -100,6 +109,7 @@ def strips(rows: Mapping[str, Sequence[float]], *, x_label: str) -> str:
         if cells:
             axes.pcolormesh(cells, cmap="Blues", vmin=-0.2, vmax=1.0, edgecolors="white", linewidth=0.5)
         axes.invert_yaxis()
+        axes.set_xticks([place + 0.5 for place in range(longest)], [str(place) for place in range(longest)])
         axes.set_yticks([place + 0.5 for place in range(len(names))], names, fontsize=5)
         _label(axes, x_label, "")
     return svg()

@@ -40,7 +40,7 @@ def test_the_page_says_first_how_many_succeed_and_what_is_missing(tmp_path):
     assert "33.3% of 3 tasks succeed (greedy; 95 % interval 6.1% to 79.2%). 1 tasks have no verdict" in markdown
     assert "| must be 1, found 0.5 | 2 |" in markdown
     assert "<script>" not in html and "&lt;script&gt;" in html
-    assert html.count("<svg") == 6
+    assert html.count("<svg") == 5
 
 
 def test_twice_is_the_same_bytes(tmp_path):

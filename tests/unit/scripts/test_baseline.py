@@ -1,0 +1,47 @@
+"""The scripts around a comparison say the commands that they stand for."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+sys.path.insert(0, str(ROOT / "scripts"))
+
+from collect_baseline import baseline_arguments  # noqa: E402
+from compare_baseline_trained import steps_of  # noqa: E402
+
+
+def test_the_baseline_is_the_model_that_the_config_trains(tmp_path):
+    found = baseline_arguments([str(tmp_path), "--samples", "4", f"model.path={tmp_path}/m", "seed=3"])
+    assert found == [
+        "evaluate",
+        f"{tmp_path}/m",
+        "--out",
+        str(tmp_path),
+        "--samples",
+        "4",
+        f"model.path={tmp_path}/m",
+        "seed=3",
+    ]
+    assert baseline_arguments([str(tmp_path)])[1] == "smollm2-135m-instruct"
+
+
+def test_a_run_is_evaluated_and_then_compared():
+    evaluate, compare = steps_of(["base", "runs/mine", "--checkpoint", "best", "seed=3"])
+    folder = "runs/mine/evaluations/against_base"
+    assert evaluate == ["evaluate", "runs/mine", "--checkpoint", "best", "--samples", "0", "--out", folder, "seed=3"]
+    assert compare == ["compare", "base", folder]
+
+
+def test_scripts_end_with_a_sentence_where_input_is_bad(tmp_path):
+    commands = {
+        "collect_baseline.py": [str(tmp_path), "no.such=1"],
+        "evaluate_model.py": ["nothing-here"],
+        "compare_baseline_trained.py": ["base", str(tmp_path)],
+    }
+    for script, arguments in commands.items():
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "scripts" / script), *arguments], capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 2, done.stderr
+        assert len(done.stderr.strip().splitlines()) == 1, done.stderr
