@@ -34,6 +34,7 @@ REFERENCES = {
 ENGINES = {
     EngineKind.vllm: "skyrl_nat.engines.vllm:VllmEngine",
     EngineKind.hf: "skyrl_nat.engines.hf:HfEngine",
+    EngineKind.gguf: "skyrl_nat.engines.gguf:GgufEngine",
 }
 VALIDATION_DEADLINE_IN_JOBS = 12
 """A validation may start servers, run the ladder, the package's own tests and its MCP script before it counts as

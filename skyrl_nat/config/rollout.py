@@ -24,6 +24,8 @@ class EngineKind(StrEnum):
 
     vllm = "vllm"
     hf = "hf"
+    gguf = "gguf"
+    """llama.cpp, for evaluation only."""
 
 
 class AdapterPush(StrEnum):
@@ -135,6 +137,8 @@ class EngineConfig:
     """Section `engine`."""
 
     kind: EngineKind = EngineKind.hf
+    gguf: str | None = None
+    """File that an engine of kind gguf plays; `model.path` then gives the tokenizer."""
     max_num_seqs: int = 32
     """Sequences that one engine decodes at once."""
     dtype: str = "float32"
@@ -183,6 +187,13 @@ class EngineConfig:
             "be float32 or bfloat16",
             self.dtype,
             "Use bfloat16 on GPUs and float32 on CPUs.",
+        )
+        require(
+            (self.kind is EngineKind.gguf) == (self.gguf is not None),
+            "engine.gguf",
+            "be set with engine.kind=gguf, and only with it",
+            self.gguf,
+            "skyrl-nat evaluate FILE.gguf sets both.",
         )
         require(
             self.adapters is AdapterPush.merged or self.kind is EngineKind.vllm,

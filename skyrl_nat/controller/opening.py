@@ -16,6 +16,7 @@ from skyrl_nat.checkpoint.mirror import Mirror, mirror_of
 from skyrl_nat.checkpoint.pretrained import resolve_model
 from skyrl_nat.cluster.topology import start_topology
 from skyrl_nat.config.load import save_config
+from skyrl_nat.config.rollout import EngineKind
 from skyrl_nat.config.run import RunConfig
 from skyrl_nat.controller.copying import in_thread
 from skyrl_nat.controller.evaluate import comparable_rewards, is_evaluated, known_rewards, recorded_evaluations
@@ -54,6 +55,8 @@ async def open_run(
             checkpoint, or with the model itself where `resume` is never.
         fetched: Where a copy of a checkpoint is put; default: among the run's own.
     """
+    if is_training and config.engine.kind is EngineKind.gguf:
+        raise ConfigError("engine.kind must be vllm or hf to train, got gguf, which takes no weights. Use engine=vllm")
     is_of_run = is_training or config.resume != "never"
     data = load_data(config) if is_of_run else load_held_out(config)
     if is_training:

@@ -1,4 +1,4 @@
-"""What `skyrl-nat evaluate` was given: a run, one of its checkpoints, a model, or a LoRA adapter."""
+"""What `skyrl-nat evaluate` was given: a run, one of its checkpoints, a model, a LoRA adapter, or a GGUF file."""
 
 import contextlib
 import dataclasses
@@ -48,7 +48,8 @@ class Subject:
     def about(self, run: "Run", num_samples: int) -> dict[str, Any]:
         """Return what the evaluation is about: two of the same words play the same."""
         config = self.config
-        weights = run.model_path if run.started_from is None else run.started_from / MANIFEST
+        model = Path(config.engine.gguf) if config.engine.gguf else run.model_path
+        weights = model if run.started_from is None else run.started_from / MANIFEST
         environment = dataclasses.asdict(config.environment)
         return {
             "model": self.name,
@@ -69,7 +70,8 @@ def opened(what: str, checkpoint: str, overrides: Sequence[str]) -> Iterator[Sub
     """Find out what is to be evaluated.
 
     Args:
-        what: A run's folder, the folder of one of its checkpoints, a model's folder or name, or an adapter's folder.
+        what: A run's folder, the folder of one of its checkpoints, a model's folder or name, an adapter's folder, or a
+            GGUF file; an adapter's model, and the tokenizer of a GGUF file, is that of `model.path`.
         checkpoint: Of a run: `latest`, `best`, a folder or a URL.
         overrides: Of the config: of single keys for a run, as for training for a model.
 
@@ -97,11 +99,13 @@ def _subject_of_run(path: Path, checkpoint: str, overrides: Sequence[str], scrat
 
 
 def _subject_of_model(what: str, overrides: Sequence[str], scratch: Path) -> Subject:
-    model = what
-    if is_adapter(Path(what)):
+    added = [f"model.path={what}"]
+    if Path(what).suffix == ".gguf":
+        added = ["engine.kind=gguf", f'engine.gguf="{what}"']
+    elif is_adapter(Path(what)):
         base = load_config(overrides).model.path
-        model = str(merged_adapter(Path(what), resolve_model(base), scratch / "merged"))
-    config = load_config([*overrides, f"model.path={model}"])
+        added = [f"model.path={merged_adapter(Path(what), resolve_model(base), scratch / 'merged')}"]
+    config = load_config([*overrides, *added])
     home = Path(config.root_dir) / EVALUATIONS
     config.root_dir, config.name, config.resume = str(scratch), "evaluation", "never"
     config.tracking.backends = []
