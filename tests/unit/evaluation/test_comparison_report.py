@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from played import LOST, group
+from evaluated import group
 
 from skyrl_nat.cli import main
 from skyrl_nat.evaluation.folder import GREEDY, EvaluationFolder
@@ -56,7 +56,7 @@ def test_other_settings_are_a_warning_at_the_top(tmp_path, capsys):
     ("after", "options", "code", "sentence"),
     [
         ([1.0] * 3, [], 2, "may be on one side only"),
-        ([LOST] * 5 + [1.0] * 5, [], 2, "valuate"),
+        ([None] * 5 + [1.0] * 5, [], 2, "valuate"),
         ([1.0] * 10, ["--alpha", "0"], 2, "alpha of a comparison must be in (0, 1), got 0.0"),
     ],
 )

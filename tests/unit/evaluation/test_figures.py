@@ -1,7 +1,7 @@
 """Shares and means of an evaluation, by hand."""
 
 import pytest
-from played import LOST, group
+from evaluated import group
 
 from skyrl_nat.evaluation.figures import figures
 from skyrl_nat.types import Outcome
@@ -20,10 +20,10 @@ def test_ev_08_failures_of_the_model_stay_in_the_denominator():
 
 
 def test_a_task_without_a_verdict_is_counted_and_in_no_mean():
-    found = figures([group(0, [1.0]), group(1, [0.0]), group(2, [LOST])])
+    found = figures([group(0, [1.0]), group(1, [0.0]), group(2, [None])])
     assert (found["success"]["value"], found["num_tasks"], found["num_without_verdict"]) == (0.5, 3, 1)
     assert found["outcomes"]["infrastructure_failure"] == 1
-    assert figures([group(2, [LOST])])["success"]["value"] is None
+    assert figures([group(2, [None])])["success"]["value"] is None
 
 
 def test_pass_at_k_is_the_unbiased_estimate():
@@ -35,7 +35,7 @@ def test_pass_at_k_is_the_unbiased_estimate():
 
 
 def test_every_task_counts_once_whatever_its_number_of_rollouts():
-    found = figures([group(0, [1.0, 1.0, LOST, LOST]), group(1, [0.0, 0.0, 0.0, 0.0])])
+    found = figures([group(0, [1.0, 1.0, None, None]), group(1, [0.0, 0.0, 0.0, 0.0])])
     assert found["success"]["value"] == 0.5
     assert found["reward"]["value"] == 0.5
     assert list(found["pass_at_k"]) == ["1", "2"]

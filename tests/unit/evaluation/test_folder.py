@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
-from played import LOST, group
+from evaluated import group
 
 from skyrl_nat.errors import ConfigError, DataError
 from skyrl_nat.evaluation.folder import ABOUT, GREEDY, TIMING, EvaluationFolder, require_free
@@ -41,7 +41,7 @@ def test_of_a_group_of_several_a_part_is_nothing(tmp_path):
 def test_tasks_without_a_verdict_are_played_again(tmp_path):
     """EV-08: infrastructure errors are run again, in an evaluation that was ended, too."""
     folder = opened(tmp_path / "e")
-    folder.finish(GREEDY, [PLAYED[0], group(1, [LOST])])
+    folder.finish(GREEDY, [PLAYED[0], group(1, [None])])
     assert sorted(folder.kept(GREEDY)) == [0]
     folder.keep(GREEDY, PLAYED[1])
     assert sorted(opened(tmp_path / "e").kept(GREEDY)) == [0, 1]

@@ -4,7 +4,7 @@ import csv
 import json
 from pathlib import Path
 
-from played import LOST, group
+from evaluated import group
 
 from skyrl_nat.evaluation.folder import GREEDY, SAMPLED, EvaluationFolder
 from skyrl_nat.evaluation.model_report import write_report
@@ -14,7 +14,7 @@ HOSTILE = "</pre><script>alert(1)</script>"
 
 def evaluated(folder: Path) -> Path:
     kept = EvaluationFolder(folder, {"model": "m<b>", "seed": 0})
-    greedy = [group(0, [1.0]), group(1, [0.5], text=HOSTILE), group(2, [LOST]), group(3, [0.5], difficulty=2)]
+    greedy = [group(0, [1.0]), group(1, [0.5], text=HOSTILE), group(2, [None]), group(3, [0.5], difficulty=2)]
     kept.finish(GREEDY, greedy)
     kept.finish(SAMPLED, [group(i, [1.0, 0.0]) for i in range(3)])
     return folder
@@ -53,6 +53,6 @@ def test_twice_is_the_same_bytes(tmp_path):
 
 
 def test_nothing_but_lost_tasks_is_said_to_be_nothing(tmp_path):
-    EvaluationFolder(tmp_path / "e", {"model": "m"}).finish(GREEDY, [group(0, [LOST])])
+    EvaluationFolder(tmp_path / "e", {"model": "m"}).finish(GREEDY, [group(0, [None])])
     markdown, _ = write_report(tmp_path / "e")
     assert "No task has a verdict: evaluate again." in markdown.read_text()

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from played import group
+from evaluated import group
 
 from skyrl_nat.errors import DataError
 from skyrl_nat.evaluation.folder import GREEDY, SAMPLED, EvaluationFolder
