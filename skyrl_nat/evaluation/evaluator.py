@@ -65,6 +65,9 @@ async def play_tasks(
         num_rollouts: Of each task.
         kept: Groups that were played before, by the task's place; they are not played again.
         keep: Gets each group as soon as it is played.
+
+    Raises:
+        OSError: `keep` could not write.
     """
     known = kept or {}
 
@@ -76,8 +79,11 @@ async def play_tasks(
             keep(group)
         return group
 
-    async with asyncio.TaskGroup() as tasks_running:
-        running = [tasks_running.create_task(play(task, index)) for index, task in enumerate(tasks)]
+    try:
+        async with asyncio.TaskGroup() as tasks_running:
+            running = [tasks_running.create_task(play(task, index)) for index, task in enumerate(tasks)]
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
     return [task.result() for task in running]
 
 

@@ -2,8 +2,11 @@
 
 import asyncio
 import dataclasses
+import errno
 import json
 import math
+
+import pytest
 
 from skyrl_nat.evaluation.evaluator import EvaluationResult, play_tasks, summarize
 from skyrl_nat.json_lines import encode_line
@@ -81,3 +84,12 @@ def test_what_was_played_before_is_not_played_again():
     assert [one.task.task_id for one in found] == ["a", "b", "c"]
     assert found[1] is known[1]
     assert [one.task.task_id for one in handed] == ["a", "c"]
+
+
+def test_a_disk_that_is_full_is_one_error_and_ends_what_is_played():
+    def refuse(_: RolloutGroup) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    tasks = [group(name, 1, 1.0).task for name in "abc"]
+    with pytest.raises(OSError, match="No space left"):
+        asyncio.run(play_tasks(Player(), tasks, temperature=0.0, keep=refuse))  # type: ignore[arg-type]
