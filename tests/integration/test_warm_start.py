@@ -85,6 +85,9 @@ def test_the_whole_way_and_a_kill_in_between(tmp_path):
     assert json.loads((out / "analysis" / "analysis.json").read_text())["findings"]
     steps = [line["step"] for line in map(json.loads, (out / "grpo" / "metrics.jsonl").open()) if "loss/policy" in line]
     assert steps == list(range(1, 21))
+    stages = [line.split("\t")[0] for line in (out / "seconds.tsv").read_text().splitlines()]
+    whole_way = ["start", "sft", "evaluation of sft", "grpo", "evaluation of grpo", "comparison"]
+    assert stages[-6:] == whole_way
 
 
 def test_what_is_missing_is_said_in_a_sentence(tmp_path):
