@@ -3,6 +3,7 @@
 #
 #   usage: bash scripts/test.sh            all tests that need no GPU (those that do: tests/gpu)
 #          bash scripts/test.sh unit       unit tests alone
+#          bash scripts/test.sh gguf       those of llama.cpp, which is compiled first: some minutes, and a C++ compiler
 #          bash scripts/test.sh [pytest arguments]
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -10,6 +11,12 @@ bash "$root/scripts/setup.sh"
 cd "$root"
 case "${1:-}" in
   unit) shift; set -- tests/unit "$@" ;;
-  "") set -- tests/unit tests/integration tests/security tests/chaos ;;
+  gguf)
+    shift
+    .venv/bin/python -c "import llama_cpp" 2>/dev/null ||
+      CMAKE_ARGS="-DLLAVA_BUILD=OFF" .venv/bin/pip install --quiet llama-cpp-python==0.3.36
+    set -- tests/unit/engines/test_gguf.py "$@"
+    ;;
+  "") set -- tests/unit tests/integration tests/security tests/chaos --durations=25 ;;
 esac
 exec .venv/bin/python -m pytest "$@"

@@ -15,6 +15,8 @@ from skyrl_nat.engines.hf import HfEngine
 from skyrl_nat.errors import EngineError, WeightSyncError
 from skyrl_nat.types import Completion, FinishReason, GenerationRequest, SamplingParams
 
+pytest.importorskip("llama_cpp", reason="bash scripts/test.sh gguf compiles and tests it")
+
 PROMPT = [1, 4093, 198, 1780, 314, 260, 3575, 282, 4649, 47, 2, 198, 1, 520, 9531, 198]
 """A chat prompt in SmolLM2's tokens."""
 FEW = 12
