@@ -236,7 +236,8 @@ async def _evaluate_subject(subject: "Subject", num_samples: int, out: Path | No
     from skyrl_nat.evaluation.model_report import write_report
 
     async with open_run(subject.config, is_training=False, fetched=CheckpointManager(subject.scratch)) as run:
-        folder = EvaluationFolder(out or subject.folder(run), subject.about(run, num_samples))
+        about = subject.about(run, num_samples)
+        folder = EvaluationFolder(out or subject.folder(about), about)
         if subject.is_run:
             await run.push_weights()
         result = await supervised(run, evaluate(run, folder))

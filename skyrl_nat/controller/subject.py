@@ -5,7 +5,7 @@ import dataclasses
 import hashlib
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -41,9 +41,11 @@ class Subject:
     scratch: Path
     """For what is needed only meanwhile."""
 
-    def folder(self, run: "Run") -> Path:
-        """Return where the evaluation is kept if nobody says otherwise."""
-        return self.home / (f"step_{run.step:06d}" if self.is_run else self.name)
+    def folder(self, about: Mapping[str, Any]) -> Path:
+        """Return where an evaluation is kept if nobody says otherwise: another place for whatever differs."""
+        name = f"step_{about['step']:06d}" if self.is_run else self.name
+        mark = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+        return self.home / f"{name}-{mark[:8]}"
 
     def about(self, run: "Run", num_samples: int) -> dict[str, Any]:
         """Return what the evaluation is about: two of the same words play the same."""

@@ -26,7 +26,9 @@ def test_a_run_keeps_its_config_name_and_folder(tmp_path):
         assert (subject.is_run, subject.name, subject.config.seed) == (True, "mine", 7)
         assert (subject.config.run_dir, subject.config.resume) == (run, "best")
         assert subject.config.evaluation.num_tasks == 3
-        assert subject.folder(SimpleNamespace(step=12)) == run / "evaluations" / "step_000012"  # type: ignore[arg-type]
+        one, other = subject.folder({"step": 12, "seed": 0}), subject.folder({"step": 12, "seed": 1})
+        assert one.parent == other.parent == run / "evaluations"
+        assert one.name.startswith("step_000012-") and one != other
         assert subject.scratch.parent == run
     assert [path.name for path in run.iterdir()] == ["config.yaml"]
 
@@ -47,8 +49,8 @@ def test_a_model_is_played_with_the_given_config_and_leaves_no_run(tmp_path):
         config = subject.config
         assert (subject.is_run, subject.name, config.seed, config.model.path) == (False, "model", 3, str(model))
         assert config.resume == "never" and config.tracking.backends == []
-        run = SimpleNamespace(step=0)
-        assert subject.folder(run) == tmp_path / "runs" / "evaluations" / "model"  # type: ignore[arg-type]
+        folder = subject.folder({"step": 0})
+        assert folder.parent == tmp_path / "runs" / "evaluations" and folder.name.startswith("model-")
     assert not (tmp_path / "runs").exists()
 
 
