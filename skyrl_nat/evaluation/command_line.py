@@ -81,11 +81,11 @@ def _ablate(options: argparse.Namespace) -> None:
     )
     sweep = make_sweep(variants, _seeds(options.seeds), options.overrides)
     root = options.folder.resolve()
-    notes = check_configs(sweep, root)
+    unlike = check_configs(sweep, root)
     with opened(root, sweep) as lock:
         failed = Processes(root, lock, _say, PROGRAM).play(sweep.runs(root))
         found = read_results(
-            sweep, root, failed=[each.run for each in failed], threshold=options.threshold, notes=notes
+            sweep, root, failed=[each.run for each in failed], threshold=options.threshold, unlike=unlike
         )
         paths = write_ablation(found, sweep.to_dict(), failed, root)
     for line in [*found.notes, *sentences(found), *map(failure, failed)]:

@@ -44,7 +44,7 @@ def test_two_variants_are_trained_once_and_compared(tmp_path):
         assert [point["rollouts"] for point in variant["curve"]] == [0, 16]
         assert variant["train_s"] > 0 and variant["gpu_s"] > 0
     assert data["against"][names[1]]["verdict"]["decision"] in ("no_difference", "cannot_tell")
-    assert "| algorithm=dr\\_grpo | 1 of 1 | 2 |" in (out / "ablation.md").read_text()
+    assert "| algorithm=dr\\_grpo | 1/1 | 2 |" in (out / "ablation.md").read_text()
     metrics = {path: path.read_bytes() for path in out.glob("*/metrics.jsonl")}
     logs = {path: path.read_bytes() for path in out.glob("*.log")}
     assert len(metrics) == len(logs) == 2

@@ -6,14 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from skyrl_nat.evaluation import plots
-from skyrl_nat.evaluation.ablation.results import Ablation, VariantResult
+from skyrl_nat.evaluation.ablation.results import Ablation, CurvePoint, VariantResult
 from skyrl_nat.evaluation.ablation.running import Ended
 from skyrl_nat.evaluation.folder import write_json
-from skyrl_nat.evaluation.pages import Block, Details, Figure, Heading, Page, Table, Text, write_page
+from skyrl_nat.evaluation.pages import Block, Details, Figure, Heading, Page, Table, Text, shown, write_page
 
 NAME = "ablation"
 RESULTS = "results.json"
-END = ("variant", "runs", "tasks", "success", "from", "to", "seeds", "gain", "reward", "from", "to", "gain")
+END = ("variant", "runs", "tasks", "success", "from", "to", "lowest seed", "highest seed", "gain")
+REWARD = ("variant", "reward", "from", "to", "gain")
 AGAINST = ("variant", "tasks", "rose", "fell", "success", "from", "to", "p", "p corrected", "reward", "p corrected")
 
 
@@ -38,16 +39,20 @@ def _blocks(found: Ablation, asked: dict[str, Any], failed: Sequence[Ended]) -> 
     baseline, *_ = found.variants
     level = f"{found.settings.confidence:.0%}"
     return [
-        Text(f"Baseline: {baseline.name}. Each other variant against it, on the same held-out tasks:"),
-        *map(Text, sentences(found)),
+        Table(
+            ("variant", "verdict"),
+            [(name, against.verdict.sentence) for name, against in found.against.items()],
+            f"Each variant against {baseline.name}, on the same held-out tasks",
+        ),
         *(Text(f"Beware: {note}.") for note in found.notes),
         *(Text(f"{failure(ended)}.") for ended in failed),
         Heading("Held-out tasks at the end"),
         Table(
             END,
-            [_end(variant) for variant in found.variants],
+            [_success(variant) for variant in found.variants],
             f"Seeds averaged per task; intervals of {level} over tasks; gain over the first evaluation",
         ),
+        Table(REWARD, [_reward(variant) for variant in found.variants]),
         *_pictures(found, level),
         Heading("Against the baseline"),
         Table(
@@ -65,23 +70,25 @@ def _blocks(found: Ablation, asked: dict[str, Any], failed: Sequence[Ended]) -> 
     ]
 
 
-def _end(variant: VariantResult) -> list[str | float | None]:
-    success, reward = variant.success, variant.reward
+def _success(variant: VariantResult) -> list[str | float | None]:
+    success = variant.success
     seeds = [share for share in variant.success_by_seed.values() if share is not None]
     return [
         variant.name,
-        f"{len(variant.seeds)} of {variant.num_runs}",
+        f"{len(variant.seeds)}/{variant.num_runs}",
         variant.num_tasks - variant.num_without_verdict,
         success["value"],
         success["low"],
         success["high"],
-        f"{min(seeds):.3g} to {max(seeds):.3g}" if len(seeds) > 1 else "—",
+        min(seeds, default=None),
+        max(seeds, default=None),
         variant.success_gain,
-        reward["value"],
-        reward["low"],
-        reward["high"],
-        variant.reward_gain,
     ]
+
+
+def _reward(variant: VariantResult) -> list[str | float | None]:
+    reward = variant.reward
+    return [variant.name, reward["value"], reward["low"], reward["high"], variant.reward_gain]
 
 
 def _pictures(found: Ablation, level: str) -> list[Block]:
@@ -90,9 +97,10 @@ def _pictures(found: Ablation, level: str) -> list[Block]:
         for variant in found.variants
         if (share := variant.success)["value"] is not None
     }
-    curves = {variant.name: variant.curve for variant in found.variants if variant.curve}
+    curves = _curves(found)
     if not shares or not curves:
         return []
+    chosen = "" if len(curves) == len(shares) else f"; baseline and the best {len(curves) - 1} others"
     lines = {name: ([p.rollouts for p in curve], [p.success for p in curve]) for name, curve in curves.items()}
     bands = {name: ([p.lowest for p in curve], [p.highest for p in curve]) for name, curve in curves.items()}
     return [
@@ -102,9 +110,18 @@ def _pictures(found: Ablation, level: str) -> list[Block]:
         ),
         Figure(
             plots.lines(lines, x_label="rollouts trained", y_label="success on held-out tasks", bands=bands),
-            "Success on held-out tasks while training: mean over seeds; the band goes from the lowest to the highest",
+            "Success on held-out tasks while training: mean over seeds; the band goes from the lowest to the highest"
+            f"{chosen}",
         ),
     ]
+
+
+def _curves(found: Ablation) -> dict[str, tuple[CurvePoint, ...]]:
+    """Return curves by name; of more variants than there are colours the baseline's and the best ones'."""
+    baseline, *others = found.variants
+    ranked = sorted((each for each in others if each.curve), key=lambda each: -each.curve[-1].success)
+    best = {each.name for each in (baseline, *ranked[: len(plots.COLOURS) - 1])}
+    return {each.name: each.curve for each in found.variants if each.name in best and each.curve}
 
 
 def _against(name: str, found: Ablation) -> list[str | float | None]:
@@ -127,14 +144,12 @@ def _against(name: str, found: Ablation) -> list[str | float | None]:
 
 
 def _cost(variant: VariantResult) -> list[str | float | None]:
-    needed = variant.rollouts_needed
+    needed, reached = variant.rollouts_needed, variant.mean_rollouts_needed
     num_reached = sum(number is not None for number in needed.values())
-    reached = variant.mean_rollouts_needed
+    missed = f"reached by {num_reached} of {len(needed)}" if num_reached else "not reached"
     return [
         variant.name,
-        ("not reached" if not num_reached else f"reached by {num_reached} of {len(needed)}")
-        if reached is None
-        else f"{reached:g}",
+        shown(reached) if reached is not None or not needed else missed,
         variant.curve[-1].rollouts if variant.curve else None,
         variant.train_s,
         variant.gpu_s,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from skyrl_nat.errors import DataError
-from skyrl_nat.evaluation.ablation.sweep import Sweep, Variant, is_rewarded_alike
+from skyrl_nat.evaluation.ablation.sweep import JUDGING, WEIGHTS, Sweep, Variant
 from skyrl_nat.evaluation.analysis.reading import read_record, rollout_files
 from skyrl_nat.evaluation.comparison import reward_values, success_values
 from skyrl_nat.evaluation.figures import Figure, reward_of, success_of
@@ -128,7 +128,7 @@ class Ablation:
 
 
 def read_results(
-    sweep: Sweep, root: Path, *, failed: Iterable[str], threshold: float, notes: Sequence[str] = ()
+    sweep: Sweep, root: Path, *, failed: Iterable[str], threshold: float, unlike: Sequence[str] = ()
 ) -> Ablation:
     """Read all runs and compare.
 
@@ -137,7 +137,7 @@ def read_results(
         root: Folder of the runs.
         failed: Names of runs that did not end well; nothing is read of them.
         threshold: Share of held-out tasks for `rollouts_needed`.
-        notes: From `check_configs`.
+        unlike: From `check_configs`.
 
     Raises:
         DataError: A run that ended well cannot be read.
@@ -150,12 +150,12 @@ def read_results(
     played = {name: averaged(found) for name, found in runs.items()}
     return Ablation(
         threshold=threshold,
-        notes=(*notes, *_notes(sweep, runs)),
+        notes=(*(f"The variants differ in {key}: {JUDGING[key]}" for key in unlike), *_notes(sweep, runs)),
         variants=tuple(
             _variant(variant, runs[variant.name], played[variant.name], len(sweep.seeds), threshold)
             for variant in sweep.variants
         ),
-        against=compared(played, settings, is_rewarded_alike=is_rewarded_alike(notes)),
+        against=compared(played, settings, is_rewarded_alike=WEIGHTS not in unlike),
         settings=settings,
     )
 

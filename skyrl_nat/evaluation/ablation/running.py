@@ -18,7 +18,7 @@ from skyrl_nat.config.recovery import STOP_SIGNALS
 from skyrl_nat.errors import ConfigError, DataError
 from skyrl_nat.evaluation.ablation.sweep import PlannedRun, Sweep
 from skyrl_nat.evaluation.folder import write_json
-from skyrl_nat.json_lines import append_lines, encode_line, open_lines, whole_lines
+from skyrl_nat.json_lines import append_lines, encode_line, mend_lines, open_lines
 
 ASKED = "ablation.json"
 """File of the folder: variants, seeds and overrides."""
@@ -171,8 +171,8 @@ def read_asked(folder: Path) -> dict[str, Any] | None:
 
 
 def _ended_well(folder: Path) -> set[str]:
-    path = folder / ENDED
-    lines = map(json.loads, whole_lines(path.read_bytes(), path) if path.exists() else [])
+    with open_lines(folder / ENDED) as file:
+        lines = [json.loads(line) for line in mend_lines(file, folder / ENDED)]
     return {line["run"] for line in lines if line["exit_code"] == 0 and (folder / line["run"]).is_dir()}
 
 

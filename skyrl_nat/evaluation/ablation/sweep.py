@@ -19,8 +19,9 @@ from skyrl_nat.errors import ConfigError
 OWN = ("name", "root_dir", "resume", "seed")
 """Keys that an ablation sets itself."""
 MAX_FOLDER_LETTERS = 80
-SCALES = {
-    "environment.reward_weights": "their rewards are on different scales, so that success alone decides",
+WEIGHTS = "environment.reward_weights"
+JUDGING = {
+    WEIGHTS: "their rewards are on different scales, so that success alone decides",
     "environment.screen": "a suspected cheat counts as a failure only where it is drop",
 }
 """Keys that may differ between variants -> what that does to their evaluations."""
@@ -148,7 +149,7 @@ def read_variants(path: Path) -> dict[str, list[str]]:
 
 
 def check_configs(sweep: Sweep, root: Path) -> list[str]:
-    """Load the config of every variant, and return as sentences what makes their evaluations unlike.
+    """Load the config of every variant, and return the keys of `JUDGING` in which they differ.
 
     Raises:
         ConfigError: One is refused, would not be evaluated at its end, or has other held-out tasks than the first.
@@ -162,16 +163,7 @@ def check_configs(sweep: Sweep, root: Path) -> list[str]:
                 f"All variants must have the same held-out tasks, but {name!r} has another {', '.join(unlike)} than "
                 f"{first[0]!r}. Set it for all runs"
             )
-    return [
-        f"The variants differ in {key}: {consequence}"
-        for key, consequence in SCALES.items()
-        if len({repr(_value(config, key)) for config in configs.values()}) > 1
-    ]
-
-
-def is_rewarded_alike(notes: Sequence[str]) -> bool:
-    """Return whether rewards of variants with these notes, from `check_configs`, can be compared."""
-    return not any("environment.reward_weights" in note for note in notes)
+    return [key for key in JUDGING if len({repr(_value(config, key)) for config in configs.values()}) > 1]
 
 
 def _load(sweep: Sweep, variant: Variant, root: Path) -> RunConfig:

@@ -1,6 +1,7 @@
 """`skyrl-nat ablate` from the command line to its page; a small program that copies runs stands for the training."""
 
 import json
+import os
 import re
 import sys
 from pathlib import Path
@@ -10,6 +11,9 @@ from recorded_run import evaluated_run
 
 from skyrl_nat.cli import main
 from skyrl_nat.evaluation.ablation import running
+from skyrl_nat.evaluation.ablation.page import write_ablation
+from skyrl_nat.evaluation.ablation.results import read_results
+from skyrl_nat.evaluation.ablation.sweep import make_sweep
 
 TRAIN = """
 import shutil, sys
@@ -52,7 +56,7 @@ def test_variants_are_trained_compared_and_shown(tmp_path, runs, capsys):
     }
     assert (Path(page), Path(page).read_text().count("<svg")) == (out / "ablation.html", 2)
     markdown = (out / "ablation.md").read_text()
-    assert "| algorithm=grpo | 2 of 2 | 8 | 0.125 |" in markdown
+    assert "| algorithm=grpo | 2/2 | 8 | 0.125 |" in markdown
     assert "| algorithm=grpo | not reached | 16 | 20 | 40 |\n| algorithm=dapo | 16 | 16 | 20 | 40 |" in markdown
     pages = {path.name: path.read_bytes() for path in out.glob("*.*") if path.suffix in (".html", ".md", ".json")}
     assert main(asked) == 0
@@ -94,6 +98,25 @@ def test_three_reward_formulations_by_name(tmp_path, runs, capsys):
     assert lines[0].startswith("The variants differ in environment.reward_weights: ")
     assert [re.sub(":.*", "", line) for line in lines[2:4]] == ["some files", "另一个"]
     assert json.loads((tmp_path / "out" / "results.json").read_text())["against"]["some files"]["reward"] is None
+
+
+def test_more_variants_than_colours_show_the_baseline_and_the_best(tmp_path, runs, capsys):
+    names = [f"v{number}" for number in range(9)]
+    sweep = make_sweep({name: [f"x={name}"] for name in names}, [0], [])
+    for number, run in enumerate(sweep.runs(runs)):
+        evaluated_run(runs / run.name, [0] * 9, [1] * number + [0] * (9 - number))
+    found = read_results(sweep, runs, failed=["v1-seed0"], threshold=0.5)
+    write_ablation(found, {}, [], tmp_path)
+    svg = (tmp_path / "figures" / "ablation_2.svg").read_text()
+    assert [name for name in names if f">{name}<" in svg] == ["v0", *names[3:]]
+    assert "; baseline and the best 6 others" in (tmp_path / "ablation.md").read_text()
+
+
+def test_a_stop_ends_in_one_sentence(tmp_path, monkeypatch, capsys):
+    stop = f"import os, signal; os.kill({os.getpid()}, signal.SIGTERM); signal.pause()"
+    monkeypatch.setattr(running, "PROGRAM", (sys.executable, "-c", stop))
+    assert main(["ablate", str(tmp_path / "out"), *VARY]) == 130
+    assert capsys.readouterr().err.splitlines()[1:] == ["skyrl-nat: stopped. Go on with the same command"]
 
 
 @pytest.mark.parametrize(

@@ -12,18 +12,16 @@ from recorded_run import RecordedRun, evaluated_run
 
 from skyrl_nat.errors import DataError
 from skyrl_nat.evaluation.ablation.results import Ablation, averaged, compared, read_results, read_run
-from skyrl_nat.evaluation.ablation.sweep import Sweep, make_sweep
+from skyrl_nat.evaluation.ablation.sweep import WEIGHTS, Sweep, make_sweep
 from skyrl_nat.evaluation.measures import ComparisonSettings
-
-NOTE = "The variants differ in environment.reward_weights: so"
 
 
 def sweep_of(names: str, *seeds: int) -> Sweep:
     return make_sweep({name: [f"x={name}"] for name in names}, seeds, [])
 
 
-def results(root: Path, sweep: Sweep, threshold: float = 0.5, failed: Sequence[str] = (), notes=()) -> Ablation:
-    return read_results(sweep, root, failed=failed, threshold=threshold, notes=notes)
+def results(root: Path, sweep: Sweep, threshold: float = 0.5, failed: Sequence[str] = (), unlike=()) -> Ablation:
+    return read_results(sweep, root, failed=failed, threshold=threshold, unlike=unlike)
 
 
 def test_a_run_is_read_with_its_rollouts_seconds_and_need(tmp_path: Path):
@@ -123,9 +121,9 @@ def test_a_failed_run_is_left_out_and_a_variant_without_a_run_cannot_be_told(tmp
 def test_on_other_scales_success_alone_decides(tmp_path: Path):
     evaluated_run(tmp_path / "a-seed0", [0.0] * 10, [0.1] * 10)
     evaluated_run(tmp_path / "b-seed0", [0.0] * 10, [0.9] * 10)
-    alike, unlike = (results(tmp_path, sweep_of("ab", 0), notes=notes).against["b"] for notes in ((), (NOTE,)))
+    alike, other = (results(tmp_path, sweep_of("ab", 0), unlike=unlike).against["b"] for unlike in ((), (WEIGHTS,)))
     assert alike.verdict.decision == "better" and "the success of every task is as before" in alike.verdict.sentence
-    assert unlike.verdict.decision == "no_difference" and unlike.reward is None
+    assert other.verdict.decision == "no_difference" and other.reward is None
 
 
 def test_other_tasks_are_not_compared():

@@ -76,6 +76,18 @@ def test_a_run_whose_folder_was_removed_is_trained_again(tmp_path: Path):
     assert (tmp_path / "a-seed0" / "starts").exists()
 
 
+def test_a_line_that_was_never_finished_counts_for_nothing(tmp_path: Path):
+    sweep = make_sweep({"a": [], "b": ["x=1"]}, [0], [])
+    play(tmp_path / "out", sweep)
+    whole = (tmp_path / "out" / ENDED).read_bytes()
+    (tmp_path / "out" / ENDED).write_bytes(whole[:-20])
+    assert [line.split(" ", 4)[4][:11] for line in play(tmp_path / "out", sweep)[1]][:2] == [
+        "was trained",
+        "is training",
+    ]
+    assert [json.loads(line)["run"] for line in (tmp_path / "out" / ENDED).open()] == ["a-seed0", "b-seed0"]
+
+
 def test_another_ablation_in_the_folder_is_refused_with_what_differs(tmp_path: Path):
     root = tmp_path / "out"
     with opened(root, SWEEP):
@@ -114,7 +126,7 @@ def test_a_signal_is_passed_on_to_the_run_that_is_playing_and_ends_all(tmp_path:
     thread.join()
     assert told.read_text() == str(int(number))
     assert signal.getsignal(number) is before
-    assert not (tmp_path / "out" / ENDED).exists()
+    assert (tmp_path / "out" / ENDED).read_bytes() == b""
     assert not (tmp_path / "out" / "b-seed0.log").exists()
 
 
