@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from groups import make_rollout
+from groups import make_group, make_rollout
+from played import group
 
 from skyrl_nat.evaluation.analysis.analyze import analyze
 from skyrl_nat.evaluation.analysis.findings import Finding
@@ -94,6 +95,22 @@ def train_run(
         values = {name: value(step) if callable(value) else value for name, value in metrics.items()}
         run.train(step, groups, **values)
     return run
+
+
+def evaluated_run(folder: Path, *evaluations: Sequence[Any]) -> Path:
+    """Write a run of 2 groups of 4 rollouts, 10 s and 2 GPUs a step; return its folder.
+
+    Args:
+        folder: To make.
+        evaluations: Rewards by task (or what `played.group` takes in the place of one) at steps 0, 1, 2, ...
+    """
+    run = RecordedRun(folder)
+    for step, rewards in enumerate(evaluations):
+        if step:
+            groups = [make_group(2 * step + i, [0.0, 0.0, 1.0, 1.0]) for i in range(2)]
+            run.train(step, groups, time__step_s=10.0, gpu__count=2.0)
+        run.evaluate(step, [group(index, [reward]) for index, reward in enumerate(rewards)])
+    return folder
 
 
 def findings_in(folder: Path, rule: str) -> list[Finding]:

@@ -70,7 +70,7 @@ def compare(
     settings = settings or ComparisonSettings()
     joined = join(before, after, max_unmatched_share=settings.max_unmatched_share, max_lost_gap=settings.max_lost_gap)
     pairs = joined.pairs
-    success, reward = (measures_of([read(pairs)], settings)[0] for read in (_success, _reward))
+    success, reward = (measures_of([read(pairs)], settings)[0] for read in (success_values, reward_values))
     return Comparison(
         verdict=verdict_of_both(success, reward, settings),
         success_verdict=verdict_of(success, settings),
@@ -82,10 +82,10 @@ def compare(
         after=joined.after,
         gained=tuple(pair.task.task_id for pair in pairs if pair.after.success > pair.before.success),
         lost=tuple(pair.task.task_id for pair in pairs if pair.after.success < pair.before.success),
-        success_by_difficulty=_by(pairs, _level, _success, settings),
-        reward_by_difficulty=_by(pairs, _level, _reward, settings),
-        success_by_family=_by(pairs, _family, _success, settings),
-        reward_by_family=_by(pairs, _family, _reward, settings),
+        success_by_difficulty=_by(pairs, _level, success_values, settings),
+        reward_by_difficulty=_by(pairs, _level, reward_values, settings),
+        success_by_family=_by(pairs, _family, success_values, settings),
+        reward_by_family=_by(pairs, _family, reward_values, settings),
         parts=_parts(pairs, settings),
         settings=settings,
     )
@@ -124,11 +124,13 @@ def _values(name: str, pairs: Sequence[Pair], read: Callable[[TaskScore], float]
     )
 
 
-def _success(pairs: Sequence[Pair]) -> Values:
+def success_values(pairs: Sequence[Pair]) -> Values:
+    """Return the success of every task on both sides."""
     return _values("success", pairs, lambda score: score.success, is_share=True)
 
 
-def _reward(pairs: Sequence[Pair]) -> Values:
+def reward_values(pairs: Sequence[Pair]) -> Values:
+    """Return the reward of every task on both sides."""
     return _values("reward", pairs, lambda score: score.reward)
 
 

@@ -18,7 +18,7 @@ EVALUATIONS = "evaluations.jsonl"
 ROLLOUTS = "rollouts"
 TRAINED = "loss/policy"
 """Metric that only lines of trained steps have."""
-KEPT = ("rollout/", "reward/", "loss/", "batch/", "time/", "gpu/idle/")
+KEPT = ("rollout/", "reward/", "loss/", "batch/", "time/", "gpu/idle/", "gpu/count")
 """Beginnings of the metrics that are looked at; the rest of a long run need not be held."""
 
 

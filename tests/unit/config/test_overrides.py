@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from skyrl_nat.config.load import config_from_file, load_config, save_config
-from skyrl_nat.config.overrides import _quoted
+from skyrl_nat.config.overrides import _quoted, parse_overrides, parse_sweep
 from skyrl_nat.errors import ConfigError
 
 
@@ -65,3 +65,42 @@ def test_a_quoted_value_is_taken_letter_by_letter(text: str):
 
     [word] = shlex.split(_quoted("name", text))
     assert parse_overrides([word])[0].value() == text
+
+
+@pytest.mark.parametrize(
+    ("word", "overrides"),
+    [
+        ("algorithm=grpo,dapo", ["algorithm=grpo", "algorithm=dapo"]),
+        ("optimizer.lr=1e-5,3e-5", ["optimizer.lr=1e-05", "optimizer.lr=3e-05"]),
+        ("seed=range(1,4)", ["seed=1", "seed=2", "seed=3"]),
+        ("a=choice(x,y)", ["a=x", "a=y"]),
+        ("a=[1,2],[3]", ["a=[1,2]", "a=[3]"]),
+        ("a='x,y',z", ["a='x,y'", "a=z"]),
+        ('+a="q,é",null', ['+a="q,é"', "+a=null"]),
+    ],
+)
+def test_a_sweep_is_read_as_hydra_reads_it(word: str, overrides: list[str]):
+    assert parse_sweep(word) == overrides
+    assert [override.key_or_group for override in parse_overrides(overrides)] == [
+        word.partition("=")[0].lstrip("+")
+    ] * (len(overrides))
+
+
+@pytest.mark.parametrize(
+    ("word", "sentence"),
+    [
+        ("a=1", "must be KEY=A,B with two values or more, got 'a=1'"),
+        ("a=[1,2]", "must be KEY=A,B with two values or more"),
+        ("a=interval(0,1)", "must be KEY=A,B with two values or more"),
+        ("a=glob(*)", "must be KEY=A,B with two values or more"),
+        ("~a", "must be KEY=A,B with two values or more"),
+        ("a=choice(1)", "must name two values or more, each once"),
+        ("a=1,2,1", "must name two values or more, each once"),
+        ("a=shuffle(1,2)", "must have a fixed order"),
+        ("a", "an override must be KEY=VALUE, got 'a'"),
+        ("a=é,b", "has signs that mean something else"),
+    ],
+)
+def test_what_is_no_sweep_is_refused(word: str, sentence: str):
+    with pytest.raises(ConfigError, match=re.escape(sentence)):
+        parse_sweep(word)
