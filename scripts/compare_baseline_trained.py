@@ -21,7 +21,7 @@ def steps_of(arguments: list[str] | None = None) -> list[list[str]]:
     parser.add_argument("--checkpoint", default="latest")
     parser.add_argument("--samples", default="0")
     parser.add_argument("overrides", nargs="*")
-    options = parser.parse_args(arguments)
+    options = parser.parse_intermixed_args(arguments)
     trained = options.run / "evaluations" / f"against_{options.baseline.name}"
     evaluate = [str(options.run), "--checkpoint", options.checkpoint, "--samples", options.samples]
     return [
