@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from evaluated import group
 from groups import make_group, make_rollout
-from played import group
 
 from skyrl_nat.evaluation.analysis.analyze import analyze
 from skyrl_nat.evaluation.analysis.findings import Finding
@@ -102,7 +102,7 @@ def evaluated_run(folder: Path, *evaluations: Sequence[Any]) -> Path:
 
     Args:
         folder: To make.
-        evaluations: Rewards by task (or what `played.group` takes in the place of one) at steps 0, 1, 2, ...
+        evaluations: Rewards by task (or what `evaluated.group` takes in the place of one) at steps 0, 1, 2, ...
     """
     run = RecordedRun(folder)
     for step, rewards in enumerate(evaluations):

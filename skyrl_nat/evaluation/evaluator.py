@@ -3,12 +3,13 @@
 import asyncio
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Self
 
 from skyrl_nat.evaluation.scores import score_of
-from skyrl_nat.monitoring.metrics import group_metrics, mean
+from skyrl_nat.evaluation.statistics import mean
+from skyrl_nat.monitoring.metrics import group_metrics
 from skyrl_nat.rollouts.runner import GroupRunner
 from skyrl_nat.types import RolloutGroup, Task
 
@@ -101,12 +102,18 @@ def summarize(step: int, groups: Sequence[RolloutGroup]) -> EvaluationResult:
         step=step,
         num_tasks=len(groups),
         num_without_verdict=len(groups) - len(scored),
-        success=mean(score.success for _, score in scored),
-        reward=mean(score.reward for _, score in scored),
+        success=_mean(score.success for _, score in scored),
+        reward=_mean(score.reward for _, score in scored),
         parts={name: mean(values) for name, values in sorted(parts.items())},
         success_by_difficulty={level: mean(values) for level, values in sorted(by_difficulty.items())},
         metrics=group_metrics(groups),
     )
+
+
+def _mean(values: Iterable[float]) -> float:
+    """Return the mean, the same for every order; NaN of nothing."""
+    items = list(values)
+    return mean(items) if items else math.nan
 
 
 def _with_nan(value: Any) -> Any:

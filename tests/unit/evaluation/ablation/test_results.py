@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from evaluated import group
 from groups import make_group
-from played import LOST, group
 from recorded_run import RecordedRun, evaluated_run
 
 from skyrl_nat.errors import DataError
@@ -92,9 +92,9 @@ def test_verdicts_worse_no_difference_and_cannot_tell(tmp_path: Path):
 
 
 def test_a_broken_off_rollout_is_a_failure_and_a_lost_one_is_in_no_mean(tmp_path: Path):
-    evaluated_run(tmp_path / "a-seed0", [0] * 4, [1, 1, 0, LOST])
-    evaluated_run(tmp_path / "a-seed1", [0] * 4, [1, LOST, 0, LOST])
-    evaluated_run(tmp_path / "b-seed0", [0] * 4, [1, 1, 1, LOST])
+    evaluated_run(tmp_path / "a-seed0", [0] * 4, [1, 1, 0, None])
+    evaluated_run(tmp_path / "a-seed1", [0] * 4, [1, None, 0, None])
+    evaluated_run(tmp_path / "b-seed0", [0] * 4, [1, 1, 1, None])
     evaluated_run(tmp_path / "b-seed1", [0] * 4, [1, 0, 1, 1])
     found = results(tmp_path, sweep_of("ab", 0, 1))
     a, b = found.variants
@@ -153,6 +153,6 @@ def test_a_run_that_cannot_be_read_is_named(tmp_path: Path, what: str):
 
 
 def test_an_evaluation_without_any_verdict_is_in_no_curve(tmp_path: Path):
-    found = read_run(evaluated_run(tmp_path / "a", [LOST, LOST], [1, 0], [LOST, LOST]), 0)
+    found = read_run(evaluated_run(tmp_path / "a", [None, None], [1, 0], [None, None]), 0)
     assert [point.step for point in found.points] == [1]
     assert all(math.isfinite(point.success) for point in found.points)
