@@ -60,7 +60,8 @@ def bars(values: Mapping[str, Mapping[str, float]], *, y_label: str) -> str:
         for number, key in enumerate(series):
             places = [place + width * (number - (len(series) - 1) / 2) for place in range(len(names))]
             axes.bar(places, [values[name].get(key, math.nan) for name in names], width, label=key)
-        axes.set_xticks(range(len(names)), names, rotation=30 if len(names) > 5 else 0, ha="center")
+        turned = {"rotation": 30, "ha": "right", "rotation_mode": "anchor"} if len(names) > 5 else {}
+        axes.set_xticks(range(len(names)), names, **turned)
         _label(axes, "", y_label, has_legend=len(series) > 1)
     return svg()
 
