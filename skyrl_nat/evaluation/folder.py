@@ -112,12 +112,14 @@ def read_json(path: Path) -> dict[str, Any] | None:
     """
     try:
         data = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
-        raise DataError(f"{path} must be JSON, but: {error}. Delete the folder and evaluate again") from error
+        raise DataError(f"{path} must be JSON, but: {error}. Restore it, or begin anew in another folder") from error
     if not isinstance(data, dict):
-        raise DataError(f"{path} must be a JSON object, got {str(data)[:40]!r}. Delete the folder and evaluate again")
+        raise DataError(
+            f"{path} must be a JSON object, got {str(data)[:40]!r}. Restore it, or begin anew in another folder"
+        )
     return data
 
 

@@ -6,6 +6,7 @@ screened, as a suspect of cheating, is no success and earns 0. What infrastructu
 
 import math
 from collections import defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from skyrl_nat.evaluation.statistics import mean
@@ -46,6 +47,18 @@ def score_of(group: RolloutGroup) -> TaskScore | None:
         finished_success=mean(map(success, finished)) if finished else None,
         parts={name: mean(values) for name, values in sorted(parts.items())},
     )
+
+
+def averaged(evaluations: Iterable[Sequence[RolloutGroup]]) -> list[RolloutGroup]:
+    """Return each task once, with the rollouts of all evaluations: its score is their mean."""
+    tasks: dict[str, list[RolloutGroup]] = defaultdict(list)
+    for groups in evaluations:
+        for group in groups:
+            tasks[group.task.task_id].append(group)
+    return [
+        RolloutGroup(task=found[0].task, index=index, rollouts=[one for group in found for one in group.rollouts])
+        for index, found in enumerate(tasks.values())
+    ]
 
 
 def judged(group: RolloutGroup) -> list[Rollout]:

@@ -10,7 +10,6 @@ import json
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,29 +17,13 @@ from skyrl_nat.errors import DataError
 from skyrl_nat.evaluation.comparison import compare
 from skyrl_nat.evaluation.figures import figures
 from skyrl_nat.evaluation.folder import GREEDY, read_about, write_json
+from skyrl_nat.evaluation.scores import averaged
 from skyrl_nat.evaluation.sources import read_source
-from skyrl_nat.types import RolloutGroup
 
 STAGES = {"start": "start", "sft": "after_sft", "grpo": "after_grpo"}
 """Name in the results -> folder of the evaluation."""
 TIMES = "seconds.tsv"
 """Stage and wall-clock seconds, one line for each start of a stage."""
-
-
-def merged(folders: Sequence[Path]) -> list[RolloutGroup]:
-    """Return one group per task with the rollouts of all seeds.
-
-    Raises:
-        DataError: An evaluation is missing.
-    """
-    groups: dict[str, list[RolloutGroup]] = defaultdict(list)
-    for folder in folders:
-        for group in read_source(str(folder), GREEDY).groups:
-            groups[group.task.task_id].append(group)
-    return [
-        replace(members[0], rollouts=[rollout for member in members for rollout in member.rollouts])
-        for members in groups.values()
-    ]
 
 
 def collect(folders: Sequence[Path]) -> dict[str, Any]:
@@ -49,7 +32,10 @@ def collect(folders: Sequence[Path]) -> dict[str, Any]:
     Raises:
         DataError: A part of it is missing, or a seed is there twice.
     """
-    stages = {name: merged([folder / place for folder in folders]) for name, place in STAGES.items()}
+    stages = {
+        name: averaged(read_source(str(folder / place), GREEDY).groups for folder in folders)
+        for name, place in STAGES.items()
+    }
     seeds = [(read_about(folder / STAGES["grpo"]) or {}).get("seed") for folder in folders]
     if len(set(seeds)) < len(seeds):
         raise DataError(f"Every folder must be of another seed, found {seeds}. Name each once")

@@ -14,7 +14,7 @@ from skyrl_nat.evaluation.comparison import reward_values, success_values
 from skyrl_nat.evaluation.figures import Figure, reward_of, success_of
 from skyrl_nat.evaluation.measures import ComparisonSettings, Measure, measures_of
 from skyrl_nat.evaluation.pairing import Pair, join
-from skyrl_nat.evaluation.scores import score_of
+from skyrl_nat.evaluation.scores import averaged, score_of
 from skyrl_nat.evaluation.statistics import mean
 from skyrl_nat.evaluation.verdict import Decision, Verdict, verdict_of, verdict_of_both
 from skyrl_nat.rollouts.recorded import read_groups
@@ -147,7 +147,7 @@ def read_results(
     for variant in sweep.variants:
         planned = [sweep.run(variant, seed, root) for seed in sweep.seeds]
         runs[variant.name] = [read_run(root / run.name, run.seed) for run in planned if run.name not in missing]
-    played = {name: averaged(found) for name, found in runs.items()}
+    played = {name: averaged([run.groups for run in found]) for name, found in runs.items()}
     return Ablation(
         threshold=threshold,
         notes=(*(f"The variants differ in {key}: {JUDGING[key]}" for key in unlike), *_notes(sweep, runs)),
@@ -188,18 +188,6 @@ def read_run(folder: Path, seed: int) -> RunResult:
         train_s=math.fsum(_number(step, "time/step_s") for step in record.steps.values()),
         gpu_s=math.fsum(gpu_s) if math.isfinite(sum(gpu_s)) else None,
     )
-
-
-def averaged(runs: Sequence[RunResult]) -> list[RolloutGroup]:
-    """Return each task once, with the rollouts of all seeds: its score is their mean."""
-    tasks: dict[str, list[RolloutGroup]] = defaultdict(list)
-    for run in runs:
-        for group in run.groups:
-            tasks[group.task.task_id].append(group)
-    return [
-        RolloutGroup(task=found[0].task, index=index, rollouts=[one for group in found for one in group.rollouts])
-        for index, found in enumerate(tasks.values())
-    ]
 
 
 def compared(

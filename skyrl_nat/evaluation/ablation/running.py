@@ -12,12 +12,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import FrameType
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from skyrl_nat.config.recovery import STOP_SIGNALS
-from skyrl_nat.errors import ConfigError, DataError
+from skyrl_nat.errors import ConfigError
 from skyrl_nat.evaluation.ablation.sweep import PlannedRun, Sweep
-from skyrl_nat.evaluation.folder import write_json
+from skyrl_nat.evaluation.folder import read_json, write_json
 from skyrl_nat.json_lines import append_lines, encode_line, mend_lines, open_lines
 
 ASKED = "ablation.json"
@@ -131,7 +131,7 @@ def opened(folder: Path, sweep: Sweep) -> Iterator[BinaryIO]:
     Raises:
         ConfigError: It holds something else or another ablation, or somebody else holds it.
     """
-    asked, found = sweep.to_dict(), read_asked(folder)
+    asked, found = sweep.to_dict(), read_json(folder / ASKED)
     if found is None and (folder.is_file() or (folder.is_dir() and any(folder.iterdir()))):
         raise ConfigError(f"FOLDER must be new or that of an ablation, {folder} holds neither. Name another")
     if found is not None and found != asked:
@@ -150,24 +150,6 @@ def opened(folder: Path, sweep: Sweep) -> Iterator[BinaryIO]:
             ) from error
         write_json(folder / ASKED, asked)
         yield lock
-
-
-def read_asked(folder: Path) -> dict[str, Any] | None:
-    """Return what was asked of the ablation in a folder, None where there is none.
-
-    Raises:
-        DataError: The file is none of ours.
-    """
-    path = folder / ASKED
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} must be JSON, but: {error}. Restore it") from error
-    if not isinstance(found, dict):
-        raise DataError(f"{path} must be a JSON object, got {str(found)[:40]!r}. Restore it")
-    return found
 
 
 def _ended_well(folder: Path) -> set[str]:

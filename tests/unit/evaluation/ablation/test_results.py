@@ -11,9 +11,10 @@ from groups import make_group
 from recorded_run import RecordedRun, evaluated_run
 
 from skyrl_nat.errors import DataError
-from skyrl_nat.evaluation.ablation.results import Ablation, averaged, compared, read_results, read_run
+from skyrl_nat.evaluation.ablation.results import Ablation, compared, read_results, read_run
 from skyrl_nat.evaluation.ablation.sweep import WEIGHTS, Sweep, make_sweep
 from skyrl_nat.evaluation.measures import ComparisonSettings
+from skyrl_nat.evaluation.scores import averaged
 
 
 def sweep_of(names: str, *seeds: int) -> Sweep:
@@ -135,7 +136,7 @@ def test_other_tasks_are_not_compared():
 
 def test_the_order_of_tasks_and_seeds_does_not_matter(tmp_path: Path):
     runs = [read_run(evaluated_run(tmp_path / str(seed), [0] * 3, [seed, 1, 0.5]), seed) for seed in (0, 1)]
-    a, b = averaged(runs), averaged(runs[::-1])
+    a, b = averaged(run.groups for run in runs), averaged(run.groups for run in runs[::-1])
     settings = ComparisonSettings(num_resamples=200)
     base = [group(i, [0.0]) for i in range(3)]
     found = [compared({"base": base, "x": each}, settings, is_rewarded_alike=True) for each in (a, b[::-1])]
