@@ -7,7 +7,7 @@ threads and open files of every process of the run are counted, and what lies in
 
 * all processes together, after the first 10 minutes;
 * each process by its age, once it is 10 minutes old. The controller, Ray's own processes and the last engine,
-  environment and reward worker are never hurt; ranks of policy and reference only in every other third of an hour.
+  environment and reward worker are never hurt; ranks of policy and reference only in every other half hour.
 
 Ctrl-C or SIGTERM ends it early with its report. Exit code 1 where something grew, was left, or did not recover.
 """
@@ -40,7 +40,7 @@ FAULT_EVERY_S = 30.0
 SAMPLE_EVERY_S = 15.0
 WHOLE_GROUPS = ("policy", "reference")
 """Roles of which all ranks start anew when one is hurt."""
-SPARED_S = 1200.0
+SPARED_S = 1800.0
 """They are hurt in every other stretch of this length."""
 END_S = 180.0
 """To end the run in order."""

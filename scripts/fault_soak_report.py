@@ -25,8 +25,10 @@ JUDGED = {
 }
 JUDGED_OF_ONE = ("own_mib", "threads", "files")
 RAYS_OWN = ("gcs_server", "raylet", "ray ")
-RAYS_KIB_PER_FAULT = 16.0
+RAYS_PER_FAULT = {"own_mib": 16 / 1024, "files": 0.05}
 """What each of Ray's own servers may keep of a worker that was lost; nothing of ours may keep anything."""
+SHARED_MIB_PER_HOUR = 1.0
+"""Ray's object store keeps the pages that it once used: its highest level may rise so much, and a step adds nothing."""
 
 Sample = dict[str, Any]
 
@@ -79,14 +81,18 @@ def report(
 
 
 def grown(slopes: Mapping[str, Slope], faults_per_hour: float) -> list[str]:
-    """Return what grew; memory of Ray's own servers only where it is more than they may keep of each fault."""
-    allowed_mib = RAYS_KIB_PER_FAULT / 1024 * faults_per_hour
+    """Return what grew; of Ray's own servers only what is more than they may keep of each fault."""
     return [
-        name
-        for name, found in slopes.items()
-        if found.is_growth
-        and not (name.startswith(RAYS_OWN) and name.endswith("own_mib") and found.per_hour <= allowed_mib)
+        name for name, found in slopes.items() if found.is_growth and found.per_hour > _allowed(name, faults_per_hour)
     ]
+
+
+def _allowed(name: str, faults_per_hour: float) -> float:
+    """Return how much of a quantity may come in an hour although it is seen to grow."""
+    owner, quantity = name.split(": ")
+    if owner == SHARED and quantity == "mib":
+        return SHARED_MIB_PER_HOUR
+    return RAYS_PER_FAULT.get(quantity, 0.0) * faults_per_hour if owner.startswith(RAYS_OWN) else 0.0
 
 
 def more_threads(samples: Sequence[Sample], warm_s: float) -> dict[str, dict[str, list[int]]]:

@@ -9,6 +9,9 @@ from pathlib import Path
 
 import psutil
 
+POOL = "event_engine"
+"""gRPC's own threads: at least as many as there are cores (from 4 to 16), and more while there is more to do."""
+
 
 @dataclass(slots=True)
 class Held:
@@ -17,6 +20,7 @@ class Held:
     processes: int = 0
     zombies: int = 0
     threads: int = 0
+    """But for gRPC's pool."""
     files: int = 0
     """Open file descriptors."""
     resident_mib: float = 0.0
@@ -39,7 +43,7 @@ def held(processes: Iterable[psutil.Process]) -> Held:
         with contextlib.suppress(OSError, psutil.Error):
             is_zombie = process.status() == psutil.STATUS_ZOMBIE
             sizes = _sizes(process.pid)
-            threads, files = process.num_threads(), process.num_fds()
+            threads, files = _threads(process.pid), process.num_fds()
             total.processes += 1
             total.zombies += is_zombie
             total.threads += threads
@@ -58,6 +62,11 @@ def _sizes(pid: int) -> dict[str, float]:
         return {}
     words = [line.split() for line in lines]
     return {name.rstrip(":"): int(number) / 1024 for name, number, *_ in words}
+
+
+def _threads(pid: int) -> int:
+    """Return the number of threads that are not of gRPC's pool."""
+    return sum(number for name, number in thread_names(pid).items() if name != POOL)
 
 
 def thread_names(pid: int) -> dict[str, int]:
