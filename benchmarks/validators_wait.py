@@ -20,8 +20,9 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,8 @@ from skyrl_nat.data.specs import load_tasks
 from skyrl_nat.environments.base import EnvironmentReply
 from skyrl_nat.environments.nat_agent.payload import parse_spec
 from skyrl_nat.types import Message, Rollout, Task
+
+Phase = Callable[[], contextlib.AbstractAsyncContextManager[None]]
 
 TARGET = 0.10
 TASKS = "builtin:nat_agent/library_train"
@@ -76,13 +79,14 @@ class Watch:
         setattr(owner, method, counted)
 
     @contextlib.asynccontextmanager
-    async def phase(self) -> AsyncIterator[None]:
-        """Be the rollout phase of a run whose engines share GPUs with the policy."""
+    async def phase(self, of_run: Phase) -> AsyncIterator[None]:
+        """Be the rollout phase of a run, and add up what it waits for."""
         self._settle()
         self.is_rollout = True
         self.waits.append(0.0)
         try:
-            yield
+            async with of_run():
+                yield
         finally:
             self._settle()
             self.is_rollout = False
@@ -132,7 +136,7 @@ def play_solutions() -> None:
 async def watched(run: Run, watch: Watch) -> dict[str, Any]:
     """Train with a watch on what is in flight."""
     watch.num_engines = run.engines.size
-    run.rollout_phase = watch.phase
+    run.rollout_phase = partial(watch.phase, run.rollout_phase)
     await train(run)
     steps = [json.loads(line) for line in (run.folder / "metrics.jsonl").open()]
     shares = [wait / (watch.num_engines * step["time/step_s"]) for wait, step in zip(watch.waits, steps, strict=True)]
