@@ -146,10 +146,11 @@ def _slope_of(lives: Sequence[Series]) -> Slope:
 
 def written(found: Slope) -> dict[str, Any]:
     """Return a slope as it is written down; the verdict is None where there were too few points."""
-    is_known = math.isfinite(found.standard_error)
+    is_known = math.isfinite(found.low)
     return {
         "slope": round(found.per_hour, 3),
-        "standard_error": round(found.standard_error, 3) if is_known else None,
+        "low": round(found.low, 3) if is_known else None,
+        "high": round(found.high, 3) if is_known else None,
         "mean": round(found.mean, 2),
         "num_blocks": found.num_points,
         "is_flat": not found.is_growth if is_known else None,

@@ -2,12 +2,16 @@
 
 import importlib.util
 import math
+import random
+import statistics
 import sys
 from collections.abc import Iterator
+from itertools import combinations
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from scipy import stats
 
 
 @pytest.fixture(scope="module")
@@ -23,13 +27,34 @@ def growth() -> Iterator[ModuleType]:
     del sys.modules[spec.name]
 
 
-def test_slope_and_its_error_are_those_of_least_squares(growth):
-    """Times 0, 1, 2, 3 s, values 0, 1, 1, 2: rate 0.6, residuals -0.1, 0.3, -0.3, 0.1, so error sqrt(0.2 / 2 / 5)."""
-    found = growth.slope([[(0, 0), (1, 1), (2, 1), (3, 2)]])
-    assert found.per_hour == pytest.approx(3600 * 0.6)
-    assert found.standard_error == pytest.approx(3600 * math.sqrt(0.2 / 2 / 5))
-    assert (found.mean, found.num_points) == (1.0, 4)
+def test_slope_and_its_interval_are_those_of_theil_and_sen(growth):
+    """scipy's own, at the confidence of three standard errors."""
+    times = [60.0 * i for i in range(24)]
+    values = [100 + 0.01 * t + random.Random(int(t)).gauss(0, 5) for t in times]
+    found = growth.slope([list(zip(times, values, strict=True))])
+    expected = stats.theilslopes(values, times, alpha=1 - 2 * stats.norm.sf(growth.NUM_ERRORS))
+    assert found.per_hour == pytest.approx(3600 * expected.slope)
+    pairs = sorted((b - a) / (u - t) for (t, a), (u, b) in combinations(zip(times, values, strict=True), 2))
+    places = {round(value, 9): place for place, value in enumerate(pairs)}
+    for ours, theirs in ((found.low, expected.low_slope), (found.high, expected.high_slope)):
+        # They round to the other side.
+        assert abs(places[round(ours / 3600, 9)] - places[round(float(theirs), 9)]) <= 1
+    assert (found.mean, found.num_points) == (pytest.approx(statistics.mean(values)), 24)
+
+
+def test_of_a_climb_all_pairs_rise(growth):
+    """10 points have 45 pairs; their error is sqrt(10 * 9 * 25 / 18) = 11.2, so the 5th smallest slope is the end."""
+    found = growth.slope([[(i, i * i) for i in range(10)]])
+    slopes = sorted(3600 * (i + j) for i, j in combinations(range(10), 2))
+    assert (found.per_hour, found.low, found.high) == (slopes[22], slopes[5], slopes[-6])
     assert found.is_growth
+
+
+@pytest.mark.parametrize(("every", "is_growth"), [(100, False), (25, True)])
+def test_one_step_is_no_slope_and_several_are(growth, every: int, is_growth: bool):
+    """100 points in two hours, from 400: 8 once after a quarter of the time, or 8 again and again."""
+    series = [(72 * i, 400 + 8 * ((i + every - 25) // every)) for i in range(100)]
+    assert growth.slope([series]).is_growth is is_growth
 
 
 def test_what_only_shakes_does_not_grow(growth):
@@ -50,18 +75,17 @@ def test_what_shrinks_does_not_grow(growth):
 
 
 def test_a_process_that_came_after_another_has_a_level_of_its_own(growth):
-    """Both lives are flat; as one series their levels, 10 and 20, would be growth."""
-    lives = [[(0, 10), (1, 10), (2, 10)], [(0, 20), (1, 20), (2, 20)]]
+    """All lives are flat; as one series their levels, 10 to 40, would be growth."""
+    lives = [[(t, level) for t in range(8)] for level in (10, 20, 30, 40)]
     assert growth.slope(lives).per_hour == 0
-    together = [(t + 3 * i, value) for i, life in enumerate(lives) for t, value in life]
+    together = [(t + 8 * i, value) for i, life in enumerate(lives) for t, value in life]
     assert growth.slope([together]).is_growth
 
 
 def test_two_points_say_nothing(growth):
-    found = growth.slope([[(0, 0), (1, 100)]])
-    assert math.isinf(found.standard_error)
-    assert not found.is_growth
-    assert math.isinf(growth.slope([]).standard_error)
+    for found in (growth.slope([[(0, 0), (1, 100)]]), growth.slope([])):
+        assert math.isinf(found.low)
+        assert not found.is_growth
 
 
 def test_blocks_are_means_over_equal_stretches(growth):
