@@ -1,11 +1,12 @@
 """Time steps on two cards with long-tailed rollouts, synchronous and asynchronous (bar P5).
 
 usage: python benchmarks/async_vs_sync.py MODEL_FOLDER --output FILE [--tasks 32] [--rollouts 8] [--mean 192]
-       [--steps 6] [--variants s0 s1 s2 colocated] [--limit-s 140] [OVERRIDES ...]
+       [--steps 8] [--variants s0 s1 s2 colocated] [--limit-s 140] [OVERRIDES ...]
 
 s0, s1 and s2 have the policy on the first card, the engine on the second, and staleness 0, 1, 2; colocated has both on
 both. Lengths are lognormal with the longest at 8 means (`lognormal_story.py`), rollout for rollout the same in all
-variants. The first two steps are left out. The value is the mean step of s0 over that of the quickest of s1 and s2:
+variants. The first two steps are left out; 6 more are whole rounds for every staleness, since batches that began
+together end together. The value is the mean step of s0 over that of the quickest of s1 and s2:
 all trained the same rollouts, and as steps overlap a median would hide waiting.
 """
 
@@ -19,7 +20,7 @@ from typing import Any
 
 from bars import attempt, parse, write_result
 from lognormal_story import LONGEST, MEAN, limit_of
-from story_run import layout, story_overrides, train
+from story_run import account, layout, story_overrides, train
 
 TARGET = 1.4
 WARM_UP = 2
@@ -62,10 +63,7 @@ def variant(name: str, folder: Path, options: argparse.Namespace, overrides: lis
         "step_median_s": statistics.median(seconds),
         "steps_s": seconds,
         "tokens_per_s": tokens / sum(seconds),
-        "parts_s": {
-            part: statistics.mean(step[f"time/{part}_s"] for step in measured) for part in ("rollout", "train", "push")
-        },
-        "idle": [{key: value for key, value in step.items() if "idle" in key} for step in measured],
+        "account": account(measured),
         "staleness_mean": statistics.mean(step["rollout/staleness/mean"] for step in measured),
         "staleness_max": max(step["rollout/staleness/max"] for step in run.steps),
         "stale_groups": sum(step["rollout/stale_groups/count"] for step in run.steps),
@@ -85,7 +83,7 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, default=32)
     parser.add_argument("--rollouts", type=int, default=8)
     parser.add_argument("--mean", type=int, default=192, help="tokens of a rollout")
-    parser.add_argument("--steps", type=int, default=6, help="of each variant, the first two included")
+    parser.add_argument("--steps", type=int, default=8, help="of each variant, the first two included")
     parser.add_argument("--variants", nargs="+", default=["s0", "s1", "s2", "colocated"])
     parser.add_argument("--limit-s", type=float, default=140, help="of each variant, its start included")
     options, overrides = parse(parser)

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from bars import add_work, attempt, parse, write_result
-from story_run import layout, story_overrides, train, work_overrides
+from story_run import account, layout, story_overrides, train, work_overrides
 
 TARGET = 0.01
 AFTER = 3
@@ -100,18 +100,14 @@ def measure(folder: Path, options: argparse.Namespace, overrides: list[str]) -> 
         run = train(folder / "run", chosen, options.limit_s)
     # What follows the last step is the end of the run.
     peaks = watch.peaks()[: len(run.steps)]
-    times = {name for step in run.steps for name in step if name.startswith("time/")}
     return {
         "overrides": chosen,
         "error": run.error,
         "alarms": run.alarms,
         "num_steps": len(run.steps),
-        "steps": [{name: step.get(name) for name in sorted(times)} for step in run.steps],
+        "steps": [{name: step[name] for name in step if name.startswith("time/")} for step in run.steps],
         "completion_tokens": [step["rollout/completion_tokens/mean"] for step in run.steps],
-        "median_s": {
-            name: statistics.median(step[name] for step in run.steps[1:] or run.steps if name in step)
-            for name in sorted(times)
-        },
+        "account": account(run.steps[1:] or run.steps) if run.steps else {},
         "step_peaks_gib": peaks,
         "slope": slope(peaks[AFTER:]) if len(peaks) > AFTER + 1 else None,
         "memory_gib_over_time": [[round(at, 1), step, *cards] for at, step, cards in watch.samples[::2]],

@@ -106,6 +106,7 @@ def story_overrides(name: str, folder: Path, num_steps: int, num_tasks: int = 0)
     ]
 
 
+ACCOUNT = ("time/", "gpu/", "throughput/", "push/")
 QUIET = ("evaluation.before_and_after=false", "checkpoint.save_final=false", "tracking.backends=[jsonl]")
 
 
@@ -187,4 +188,11 @@ def measure(name: str, steps: int, folder: Path, overrides: Sequence[str]) -> di
     result["completion_tokens"] = statistics.mean(line["rollout/completion_tokens/mean"] for line in lines)
     result["steps_s"] = [line["step"] for line in lines]
     result["logprob_difference"] = statistics.mean(line["loss/rollout_logprob_diff"] for line in lines)
+    result["account"] = account(lines)
     return result
+
+
+def account(steps: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """Return the medians of what a run says of its own time: where the seconds of every GPU went."""
+    names = sorted(name for name in steps[-1] if name.startswith(ACCOUNT))
+    return {name: statistics.median(step[name] for step in steps if name in step) for name in names}

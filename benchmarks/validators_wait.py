@@ -15,7 +15,6 @@ interpreter is `.venv-nat` beside the package, or what SKYRL_NAT_SANDBOX_PYTHON 
 import argparse
 import contextlib
 import json
-import statistics
 import sys
 import tempfile
 import time
@@ -28,7 +27,7 @@ from typing import Any
 
 from bars import attempt, parse, write_result
 from open_story import in_open_run
-from story_run import QUIET, layout
+from story_run import QUIET, account, layout
 
 from skyrl_nat.cluster.clients import RemoteEngine, RemoteEnvironments, RemoteRewards
 from skyrl_nat.config.environment import Form
@@ -125,9 +124,8 @@ def play_solutions() -> None:
     async def step_with_action(this: RemoteEnvironments, rollout_id: str, action: str) -> EnvironmentReply:
         return await step(this, rollout_id, next(actions[rollout_id], action))
 
-    async def score_solution(this: RemoteRewards, task: Task, rollouts: list[Rollout]) -> list[Rollout]:
-        solution = {"files": task.hidden["solution"]}
-        return await score(this, task, [replace(rollout, artifact=solution) for rollout in rollouts])
+    async def score_solution(this: RemoteRewards, task: Task, rollout: Rollout) -> Rollout:
+        return await score(this, task, replace(rollout, artifact={"files": task.hidden["solution"]}))
 
     RemoteEnvironments.create, RemoteEnvironments.step = create_with_actions, step_with_action
     RemoteRewards.score = score_solution
@@ -147,13 +145,9 @@ async def watched(run: Run, watch: Watch) -> dict[str, Any]:
         / (watch.num_engines * sum(step["time/step_s"] for step in steps[measured])),
         "share_by_step": shares,
         "engine_seconds": dict(watch.seconds),
-        "median_s": {
-            name: statistics.median(step[f"time/{name}_s"] for step in steps[measured])
-            for name in ("rollout", "train", "push", "step")
-        },
+        "account": account(steps[measured]),
         "rollouts": [{key: step[f"rollout/{key}"] for key in keys} for step in steps],
         "validator_failures": [step.get("rollout/validator_failure/count", 0.0) for step in steps],
-        "idle_metrics": [{key: value for key, value in step.items() if "idle" in key} for step in steps],
     }
 
 

@@ -15,9 +15,6 @@ LONGEST_REST_S = 60.0
 LONGEST_WAIT_S = 5.0
 """For a worker to have rested, where all others rest too."""
 _NOT_JUDGED = ("token_ids", "loss_mask", "rollout_logprobs", "token_versions", "turns", "prompt", "segment_starts")
-MUCH_WORK = 16
-"""Rollouts that wait for each reward worker, from which on a group goes to one of them as a whole: spreading it would
-save no time then, and a call costs more than a quick verdict."""
 
 
 class RemoteEngine:
@@ -71,35 +68,19 @@ class RemoteEnvironments:
 
 
 class RemoteRewards:
-    """All reward workers: the rollouts of a group are spread over them while they have little to do."""
+    """All reward workers; a rollout goes to the one that has least to do."""
 
     def __init__(self, group: ActorGroup) -> None:
         self._turns = _Turns(group)
-        self._much = MUCH_WORK * group.size
-        self._num_pending = 0
-        """Rollouts that wait for their verdict."""
 
-    async def score(self, task: Task, rollouts: list[Rollout]) -> list[Rollout]:
-        """Score rollouts, in order; those whose worker died or did not answer are validator failures, never a 0."""
-        num_together = len(rollouts) if self._num_pending >= self._much else 1
-        parts = [rollouts[start : start + num_together] for start in range(0, len(rollouts), num_together)]
-        self._num_pending += len(rollouts)
-        try:
-            scored = await asyncio.gather(*(self._score_together(task, part) for part in parts))
-        finally:
-            self._num_pending -= len(rollouts)
-        return list(itertools.chain.from_iterable(scored))
-
-    async def _score_together(self, task: Task, rollouts: list[Rollout]) -> list[Rollout]:
+    async def score(self, task: Task, rollout: Rollout) -> Rollout:
+        """Score a rollout; one whose worker died or did not answer is a validator failure, never a 0."""
         try:
             rank = await self._turns.next()
-            judged = await self._turns.call(rank, "score", task, [_to_judge(one) for one in rollouts])
+            judged = await self._turns.call(rank, "score", task, _to_judge(rollout))
         except (WorkerError, DeadlineError) as error:
-            return [replace(one, outcome=Outcome.VALIDATOR_FAILURE, reason=str(error)) for one in rollouts]
-        return [
-            replace(one, outcome=its.outcome, reason=its.reason, reward=its.reward)
-            for one, its in zip(rollouts, judged, strict=True)
-        ]
+            return replace(rollout, outcome=Outcome.VALIDATOR_FAILURE, reason=str(error))
+        return replace(rollout, outcome=judged.outcome, reason=judged.reason, reward=judged.reward)
 
 
 def _to_judge(rollout: Rollout) -> Rollout:
@@ -108,11 +89,13 @@ def _to_judge(rollout: Rollout) -> Rollout:
 
 
 class _Turns:
-    """Who is asked next: in turn, and one that was lost again and again less and less often."""
+    """Who is asked next: in turn who has the fewest calls; one that was lost again and again less and less often."""
 
     def __init__(self, group: ActorGroup) -> None:
         self._group = group
         self._number = itertools.count()
+        self._num_calls = dict.fromkeys(group.ranks, 0)
+        """Under way."""
         self._losses = dict.fromkeys(group.ranks, 0)
         self._not_before = dict.fromkeys(group.ranks, 0.0)
 
@@ -121,14 +104,15 @@ class _Turns:
         now, size = time.monotonic(), self._group.size
         start = next(self._number)
         order = [self._group.ranks[(start + i) % size] for i in range(size)]
-        if (rank := next((rank for rank in order if self._not_before[rank] <= now), None)) is not None:
-            return rank
+        if ready := [rank for rank in order if self._not_before[rank] <= now]:
+            return min(ready, key=lambda rank: self._num_calls[rank])
         rank = min(order, key=lambda rank: self._not_before[rank])
         await asyncio.sleep(min(self._not_before[rank] - now, LONGEST_WAIT_S))
         return rank
 
     async def call(self, rank: int, method: str, *args: Any) -> Any:
         """Call one worker; one that does not answer in time is ended, and Ray starts it anew."""
+        self._num_calls[rank] += 1
         try:
             answer = await self._group.call_often(rank, method, *args)
         except SilentWorkerError:
@@ -138,6 +122,8 @@ class _Turns:
         except LostWorkerError:
             self._rest(rank)
             raise
+        finally:
+            self._num_calls[rank] -= 1
         self._losses[rank] = 0
         return answer
 

@@ -42,19 +42,16 @@ class RewardWorker:
         self._timeout_s = timeout_s
         self._slots = asyncio.Semaphore(num_threads)
 
-    async def score(self, task: Task, rollouts: list[Rollout]) -> list[Rollout]:
-        """Return the rollouts, in order, with rewards.
+    async def score(self, task: Task, rollout: Rollout) -> Rollout:
+        """Return the rollout with its reward.
 
         A rollout that is not trainable comes back untouched. Where the validator raised or ran out of time
         the outcome is VALIDATOR_FAILURE with the reason and no reward: never a reward of 0.
 
         Args:
             task: With its hidden part.
-            rollouts: Of that task.
+            rollout: Of that task.
         """
-        return list(await asyncio.gather(*(self._score_one(task, rollout) for rollout in rollouts)))
-
-    async def _score_one(self, task: Task, rollout: Rollout) -> Rollout:
         if not rollout.outcome.is_trainable:
             return rollout
         try:

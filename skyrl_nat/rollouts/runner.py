@@ -1,4 +1,4 @@
-"""Playing one group: G rollouts of one task, each by a player, then scored together."""
+"""Playing one group: G rollouts of one task, each by a player, each scored as soon as it is played."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ from skyrl_nat.errors import DeadlineError, WorkerError
 from skyrl_nat.rollouts.policy_access import Attempt
 from skyrl_nat.types import Outcome, RewardResult, Rollout, RolloutGroup, Task
 
-ScoreFn = Callable[[Task, list[Rollout]], Awaitable[list[Rollout]]]
+ScoreFn = Callable[[Task, Rollout], Awaitable[Rollout]]
 
 
 class Player(Protocol):
@@ -30,7 +30,7 @@ class GroupRunner:
 
         Args:
             player: Plays single rollouts.
-            score: Scores the rollouts of a task; None takes the sum of the environment's step rewards.
+            score: Scores a rollout of a task; None takes the sum of the environment's step rewards.
             config: Limits and retries.
         """
         self._player = player
@@ -55,12 +55,19 @@ class GroupRunner:
         Returns:
             The group with all G rollouts, failed ones included.
         """
-        names = [f"{label}-{index}-{number}" for number in range(num_rollouts)]
+        last_played_s = 0.0
+
+        async def play_and_score(name: str) -> Rollout:
+            nonlocal last_played_s
+            rollout = await self._play_with_retries(task, name, temperature)
+            last_played_s = time.monotonic()
+            return await self._score_with_retries(task, rollout)
+
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(self._play_with_retries(task, name, temperature)) for name in names]
-        played = time.monotonic()
-        rollouts = await self._score_with_retries(task, [done.result() for done in running])
-        return RolloutGroup(task=task, index=index, rollouts=rollouts, score_s=time.monotonic() - played)
+            names = [f"{label}-{index}-{number}" for number in range(num_rollouts)]
+            running = [tasks.create_task(play_and_score(name)) for name in names]
+        rollouts = [done.result() for done in running]
+        return RolloutGroup(task=task, index=index, rollouts=rollouts, score_s=time.monotonic() - last_played_s)
 
     async def _play_with_retries(self, task: Task, rollout_id: str, temperature: float) -> Rollout:
         async with self._slots:
@@ -75,31 +82,27 @@ class GroupRunner:
         self._count_finished()
         return rollout
 
-    async def _score_with_retries(self, task: Task, rollouts: list[Rollout]) -> list[Rollout]:
+    async def _score_with_retries(self, task: Task, rollout: Rollout) -> Rollout:
+        if not rollout.outcome.is_trainable:
+            return rollout
         if self._score is None:
-            return [_with_environment_reward(rollout) for rollout in rollouts]
-        result = list(rollouts)
-        pending = [i for i, rollout in enumerate(rollouts) if rollout.outcome.is_trainable]
+            return _with_environment_reward(rollout)
+        scored = rollout
         for _ in range(self._config.max_retries + 1):
-            if not pending:
-                break
             try:
-                scored = await self._score(task, [rollouts[i] for i in pending])
+                scored = await self._score(task, rollout)
             except (WorkerError, DeadlineError) as error:
-                scored = [replace(rollouts[i], outcome=Outcome.VALIDATOR_FAILURE, reason=str(error)) for i in pending]
-            self._count_finished(len(scored))
-            for i, rollout in zip(pending, scored, strict=True):
-                result[i] = rollout
-            pending = [i for i in pending if result[i].outcome is Outcome.VALIDATOR_FAILURE]
-        return result
+                scored = replace(rollout, outcome=Outcome.VALIDATOR_FAILURE, reason=str(error))
+            self._count_finished()
+            if scored.outcome is not Outcome.VALIDATOR_FAILURE:
+                break
+        return scored
 
-    def _count_finished(self, number: int = 1) -> None:
-        self.num_finished += number
+    def _count_finished(self) -> None:
+        self.num_finished += 1
 
 
 def _with_environment_reward(rollout: Rollout) -> Rollout:
-    if not rollout.outcome.is_trainable:
-        return rollout
     total = rollout.metrics["environment_reward"]
     reward = RewardResult(total=total, parts={"environment": total}, is_success=total >= 1.0, is_by_turn=True)
     return replace(rollout, reward=reward)

@@ -9,7 +9,7 @@ import pytest
 from groups import make_rollout
 
 from skyrl_nat.cluster import clients
-from skyrl_nat.cluster.clients import LONGEST_WAIT_S, MUCH_WORK, RemoteEnvironments, RemoteRewards
+from skyrl_nat.cluster.clients import LONGEST_WAIT_S, RemoteEnvironments, RemoteRewards
 from skyrl_nat.environments.base import EnvironmentReply
 from skyrl_nat.errors import LostWorkerError
 from skyrl_nat.types import Outcome, RewardResult, Rollout, Task
@@ -37,10 +37,8 @@ class FakeGroup:
         return self.methods[method](*args)
 
 
-def judge(task: Task, rollouts: list[Rollout]) -> list[Rollout]:
-    return [
-        replace(one, reward=RewardResult(total=float(one.rollout_id), parts={}, is_success=False)) for one in rollouts
-    ]
+def judge(task: Task, one: Rollout) -> Rollout:
+    return replace(one, reward=RewardResult(total=float(one.rollout_id), parts={}, is_success=False))
 
 
 def rollouts(*numbers: int) -> list[Rollout]:
@@ -48,9 +46,9 @@ def rollouts(*numbers: int) -> list[Rollout]:
     return [replace(one, reward=None, metrics={"retries": 1.0}) for one in played]
 
 
-async def score(group: FakeGroup, *batches: list[Rollout]) -> list[list[Rollout]]:
+async def score(group: FakeGroup, played: list[Rollout]) -> list[Rollout]:
     rewards = RemoteRewards(group)  # type: ignore[arg-type]
-    running = [asyncio.ensure_future(rewards.score(TASK, batch)) for batch in batches]
+    running = [asyncio.ensure_future(rewards.score(TASK, one)) for one in played]
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     group.is_open.set()
@@ -60,8 +58,7 @@ async def score(group: FakeGroup, *batches: list[Rollout]) -> list[list[Rollout]
 def test_a_group_is_spread_over_idle_workers_and_keeps_its_tokens() -> None:
     async def scenario() -> tuple[FakeGroup, list[Rollout]]:
         group = FakeGroup(2, score=judge)
-        (found,) = await score(group, rollouts(0, 1, 2))
-        return group, found
+        return group, await score(group, rollouts(0, 1, 2))
 
     group, found = asyncio.run(scenario())
     assert [rank for rank, _, _ in group.calls] == [0, 1, 0]
@@ -76,21 +73,41 @@ def test_only_what_a_verdict_needs_is_sent() -> None:
         await score(group, rollouts(7))
         return group
 
-    ((_, _, (task, (sent,))),) = asyncio.run(scenario()).calls
+    ((_, _, (task, sent)),) = asyncio.run(scenario()).calls
     assert task is TASK
     assert (sent.rollout_id, sent.artifact, sent.outcome) == ("7", {"said": "7"}, Outcome.FINISHED)
     assert not (sent.token_ids or sent.loss_mask or sent.rollout_logprobs or sent.token_versions or sent.turns)
 
 
-def test_a_group_goes_to_one_worker_once_all_have_much_to_do() -> None:
-    async def scenario() -> tuple[FakeGroup, list[list[Rollout]]]:
-        group = FakeGroup(2, score=judge)
-        return group, await score(group, rollouts(*range(2 * MUCH_WORK)), rollouts(100, 101, 102))
+def test_the_worker_with_the_fewest_calls_is_asked() -> None:
+    """Four slow verdicts on two workers, of which worker 1 ends both of its; the next two are not in turn but there."""
 
-    group, (_, last) = asyncio.run(scenario())
-    sizes = [len(sent) for _, _, (_, sent) in group.calls]
-    assert sizes == [1] * (2 * MUCH_WORK) + [3]
-    assert [one.reward.total for one in last if one.reward] == [100.0, 101.0, 102.0]
+    async def scenario() -> FakeGroup:
+        group = FakeGroup(2, score=judge)
+        gates = [asyncio.Event() for _ in range(6)]
+
+        async def call_often(rank: int, method: str, task: Task, one: Rollout) -> Rollout:
+            group.calls.append((rank, method, (task, one)))
+            await gates[int(one.rollout_id)].wait()
+            return judge(task, one)
+
+        group.call_often = call_often  # type: ignore[method-assign]
+        rewards = RemoteRewards(group)  # type: ignore[arg-type]
+        async with asyncio.TaskGroup() as tasks:
+            for one in rollouts(0, 1, 2, 3):
+                tasks.create_task(rewards.score(TASK, one))
+            await asyncio.sleep(0)
+            for number in (1, 3):
+                gates[number].set()
+            await asyncio.sleep(0.01)
+            for one in rollouts(4, 5):
+                tasks.create_task(rewards.score(TASK, one))
+            await asyncio.sleep(0)
+            for gate in gates:
+                gate.set()
+        return group
+
+    assert [rank for rank, _, _ in asyncio.run(scenario()).calls] == [0, 1, 0, 1, 1, 1]
 
 
 def test_of_a_long_rollout_less_than_a_hundredth_travels() -> None:
@@ -100,17 +117,16 @@ def test_of_a_long_rollout_less_than_a_hundredth_travels() -> None:
         return group
 
     long = make_rollout("7", 0.0, num_sampled=8192, artifact={"files": {"a.py": "x = 1\n"}})
-    ((_, _, (_, (sent,))),) = asyncio.run(scenario()).calls
+    ((_, _, (_, sent)),) = asyncio.run(scenario()).calls
     assert len(pickle.dumps(sent)) < len(pickle.dumps(long)) / 100
 
 
 def test_rollouts_of_a_lost_worker_are_validator_failures() -> None:
-    def die(task: Task, sent: list[Rollout]) -> list[Rollout]:
+    def die(task: Task, sent: Rollout) -> Rollout:
         raise LostWorkerError("reward 0 on node a must stay alive during `score`, it died")
 
     async def scenario() -> list[Rollout]:
-        (found,) = await score(FakeGroup(1, score=die), rollouts(1, 2))
-        return found
+        return await score(FakeGroup(1, score=die), rollouts(1, 2))
 
     found = asyncio.run(scenario())
     assert [(one.outcome, one.reward) for one in found] == [(Outcome.VALIDATOR_FAILURE, None)] * 2
@@ -129,7 +145,7 @@ def test_a_lone_worker_that_dies_again_and_again_is_asked_after_longer_and_longe
         waits.append(seconds)
         now += seconds
 
-    def answer(task: Task, sent: list[Rollout]) -> list[Rollout]:
+    def answer(task: Task, sent: Rollout) -> Rollout:
         if next(dies):
             raise LostWorkerError("reward 0 on node a must stay alive during `score`, it died")
         return judge(task, sent)
@@ -139,7 +155,7 @@ def test_a_lone_worker_that_dies_again_and_again_is_asked_after_longer_and_longe
         group.is_open.set()
         rewards = RemoteRewards(group)  # type: ignore[arg-type]
         for _ in range(8):
-            await rewards.score(TASK, rollouts(1))
+            await rewards.score(TASK, *rollouts(1))
 
     monkeypatch.setattr(clients.asyncio, "sleep", sleep)
     monkeypatch.setattr(clients.time, "monotonic", lambda: now)
@@ -150,7 +166,7 @@ def test_a_lone_worker_that_dies_again_and_again_is_asked_after_longer_and_longe
 def test_while_one_worker_rests_another_is_asked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """RY-07."""
 
-    def answer(task: Task, sent: list[Rollout]) -> list[Rollout]:
+    def answer(task: Task, sent: Rollout) -> Rollout:
         if len(group.calls) == 1:
             raise LostWorkerError("reward 0 on node a must stay alive during `score`, it died")
         return judge(task, sent)
@@ -159,7 +175,7 @@ def test_while_one_worker_rests_another_is_asked_at_once(monkeypatch: pytest.Mon
         group.is_open.set()
         rewards = RemoteRewards(group)  # type: ignore[arg-type]
         for _ in range(4):
-            await rewards.score(TASK, rollouts(1))
+            await rewards.score(TASK, *rollouts(1))
 
     group = FakeGroup(2, score=answer)
     monkeypatch.setattr(clients.asyncio, "sleep", lambda seconds: pytest.fail("nobody waits"))

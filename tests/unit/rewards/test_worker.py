@@ -50,7 +50,11 @@ def rollout(x: Any, outcome: Outcome = Outcome.FINISHED, rollout_id: str = "") -
 
 
 def score(worker: RewardWorker, rollouts: list[Rollout]) -> list[Rollout]:
-    return asyncio.run(worker.score(TASK, rollouts))
+    return asyncio.run(score_all(worker, rollouts))
+
+
+async def score_all(worker: RewardWorker, rollouts: list[Rollout]) -> list[Rollout]:
+    return list(await asyncio.gather(*(worker.score(TASK, one) for one in rollouts)))
 
 
 def test_rewards_come_back_in_order() -> None:
@@ -115,10 +119,10 @@ def test_one_that_never_returns_costs_its_own_time_and_no_slot_sb_11() -> None:
 
     async def both() -> tuple[list[Rollout], list[Rollout]]:
         started = time.monotonic()
-        first = await worker.score(TASK, [rollout(x) for x in range(64)])
+        first = await score_all(worker, [rollout(x) for x in range(64)])
         assert time.monotonic() - started < 8.0
         validator.function = count
-        return first, await worker.score(TASK, [rollout(x) for x in range(100, 164)])
+        return first, await score_all(worker, [rollout(x) for x in range(100, 164)])
 
     first, second = asyncio.run(both())
     stuck = [item for item in first if item.reward is None]

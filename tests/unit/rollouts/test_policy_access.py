@@ -37,8 +37,8 @@ class ThreeTurns:
             draft.outcome = Outcome.INFRASTRUCTURE_FAILURE
         return draft.to_rollout(attempt.rollout_id, task, {})
 
-    async def score(self, task: Task, rollouts: list[Rollout]) -> list[Rollout]:
-        return rollouts
+    async def score(self, task: Task, rollout: Rollout) -> Rollout:
+        return rollout
 
 
 def test_answered_turns_and_played_and_scored_rollouts_are_counted() -> None:
@@ -46,5 +46,5 @@ def test_answered_turns_and_played_and_scored_rollouts_are_counted() -> None:
     player: Any = ThreeTurns(RolloutConfig(max_concurrent_rollouts=1))
     task = Task(task_id="t", family="f", payload={})
     asyncio.run(player.runner.play_group(task, 0, num_rollouts=2, temperature=1.0))
-    assert player.seen == [0, 0, 1, 2, 4, 5, 6]
+    assert player.seen == [0, 0, 1, 2, 5, 6, 7]
     assert player.runner.num_finished == 10
