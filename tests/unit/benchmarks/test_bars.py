@@ -2,6 +2,7 @@
 
 import argparse
 import asyncio
+import contextlib
 import importlib
 import json
 import statistics
@@ -81,7 +82,7 @@ def test_an_engine_waits_for_a_verdict_only_while_it_has_no_request(monkeypatch)
     async def scenario():
         watch.add("score", 1)
         clock.now += 50  # outside the phase
-        async with watch.phase():
+        async with watch.phase(contextlib.nullcontext):
             watch.add("engine 0", 1)
             clock.now += 3  # engine 1 waits for the verdict
             watch.add("engine 0", -1)

@@ -6,107 +6,12 @@ import math
 from dataclasses import replace
 
 import pytest
+from scripted_group import EOS, TASK, VOCAB_SIZE, Codec, Engine, World, completion, make_runner, play
 
-from skyrl_nat.config.rollout import History, RolloutConfig
-from skyrl_nat.environments.base import EnvironmentReply
-from skyrl_nat.errors import EngineError, WorkerError
-from skyrl_nat.rollouts.environment_player import EnvironmentPlayer
-from skyrl_nat.rollouts.policy_access import PolicyAccess, request_seed
-from skyrl_nat.rollouts.runner import GroupRunner
-from skyrl_nat.types import Completion, FinishReason, GenerationRequest, Outcome, RewardResult, Rollout, Task
-
-TASK = Task(task_id="t", family="f", payload={"x": 1}, hidden={"secret": 2})
-EOS = 0
-VOCAB_SIZE = 400
-
-
-class Codec:
-    """Prompts are [101, 102], observations [201], a token's text is its number."""
-
-    def prompt_tokens(self, messages):
-        return [101, 102]
-
-    def continuation_tokens(self, observations, *, is_closed=True):
-        return [201] if is_closed else [EOS, 201]
-
-    def decode(self, token_ids):
-        return " ".join(map(str, token_ids))
-
-
-class Engine:
-    """Answers with `tokens`, or what `script` says for a call number."""
-
-    def __init__(self, script=None, delay=lambda request: 0.0):
-        self.requests: list[GenerationRequest] = []
-        self.script = script or {}
-        self.delay = delay
-
-    async def generate(self, request: GenerationRequest) -> Completion:
-        number = len(self.requests)
-        self.requests.append(request)
-        await asyncio.sleep(self.delay(request))
-        answer = self.script.get(number)
-        if isinstance(answer, Exception):
-            raise answer
-        return answer if number in self.script else completion([7, 8, EOS])
-
-
-def completion(tokens, reason=FinishReason.STOP, version=3) -> Completion:
-    return Completion(
-        token_ids=list(tokens),
-        logprobs=[-0.5] * len(tokens),
-        finish_reason=reason,
-        token_versions=[version] * len(tokens),
-    )
-
-
-class World:
-    """Environments that end after `turns` turns."""
-
-    def __init__(self, turns=2, failing_steps=()):
-        self.turns = turns
-        self.open: dict[str, int] = {}
-        self.tasks: list[Task] = []
-        self.steps = 0
-        self.failing_steps = failing_steps
-        self.actions: list[str] = []
-
-    async def create(self, rollout_id, task):
-        self.open[rollout_id] = 0
-        self.tasks.append(task)
-        return [{"role": "user", "content": "go"}]
-
-    async def step(self, rollout_id, action):
-        self.steps += 1
-        self.actions.append(action)
-        if self.steps in self.failing_steps:
-            raise WorkerError("environment 0 must stay alive, it died")
-        self.open[rollout_id] += 1
-        done = self.open[rollout_id] >= self.turns
-        return EnvironmentReply(observations=[{"role": "user", "content": "o"}], reward=0.25, is_done=done)
-
-    async def close(self, rollout_id):
-        self.open.pop(rollout_id, None)
-        return {"files": {"a": rollout_id}}
-
-    def abandon(self, rollout_id):
-        self.open.pop(rollout_id, None)
-
-
-async def score_by_name(task, rollout):
-    return replace(rollout, reward=RewardResult(total=len(rollout.token_ids), parts={"n": 1.0}, is_success=False))
-
-
-def make_runner(engine, world, *, score=score_by_name, codec=None, **config):
-    settings = RolloutConfig(**{"max_turns": 4, "max_new_tokens": 8, "max_total_tokens": 64, **config})
-    parts = {"codec": codec or Codec(), "seed": 5, "vocab_size": VOCAB_SIZE}
-    policy = PolicyAccess(generate=engine.generate, config=settings, **parts)
-    return GroupRunner(player=EnvironmentPlayer(policy, world), score=score, config=settings)
-
-
-def play(engine, world, *, num_rollouts=1, **settings):
-    runner = make_runner(engine, world, **settings)
-    return asyncio.run(runner.play_group(TASK, 9, num_rollouts=num_rollouts, temperature=1.0))
+from skyrl_nat.config.rollout import History
+from skyrl_nat.errors import EngineError
+from skyrl_nat.rollouts.policy_access import request_seed
+from skyrl_nat.types import Completion, FinishReason, Outcome, Rollout
 
 
 def test_loss_mask_is_true_exactly_on_sampled_tokens():
@@ -250,68 +155,6 @@ def test_one_failing_rollout_leaves_its_siblings_alone():
     group = play(OneBad(), World(turns=1), num_rollouts=16)
     assert [i for i, rollout in enumerate(group.rollouts) if not rollout.outcome.is_trainable] == [5]
     assert len(group.valid_rollouts) == 15
-
-
-def test_hidden_part_never_reaches_the_environment_or_the_record():
-    world = World(turns=1)
-    seen = []
-
-    async def score(task, rollout):
-        seen.append(task.hidden)
-        return await score_by_name(task, rollout)
-
-    group = play(Engine(), world, score=score)
-    assert all(task.hidden == {} for task in world.tasks)
-    assert all(rollout.task.hidden == {} for rollout in group.rollouts)
-    assert seen == [{"secret": 2}]
-
-
-def test_validator_failure_is_scored_again_and_then_left_out():
-    calls = []
-
-    async def score(task, rollout):
-        calls.append(rollout.outcome)
-        if len(calls) == 1:
-            return replace(rollout, outcome=Outcome.VALIDATOR_FAILURE, reason="no verdict")
-        return await score_by_name(task, rollout)
-
-    assert play(Engine(), World(turns=1), score=score).rollouts[0].outcome is Outcome.FINISHED
-
-    assert calls == [Outcome.FINISHED] * 2, "a rollout is scored as it was played"
-
-    async def broken(task, rollout):
-        raise WorkerError("reward 0 died")
-
-    rollout = play(Engine(), World(turns=1), score=broken).rollouts[0]
-    assert (rollout.outcome, rollout.reward, rollout.reason) == (Outcome.VALIDATOR_FAILURE, None, "reward 0 died")
-
-
-def test_a_rollout_is_scored_while_others_are_played():
-    """The slow one, number 1, ends only once number 0 has its verdict."""
-    scored = asyncio.Event()
-
-    class Slow(Engine):
-        async def generate(self, request):
-            if request.request_id.startswith("train-9-1"):
-                await asyncio.wait_for(scored.wait(), 10)
-            return await super().generate(request)
-
-    async def score(task, rollout):
-        if rollout.rollout_id == "train-9-1":
-            await asyncio.sleep(0.05)
-        else:
-            scored.set()
-        return await score_by_name(task, rollout)
-
-    group = play(Slow(), World(turns=1), score=score, num_rollouts=2)
-    assert [rollout.rollout_id for rollout in group.valid_rollouts] == ["train-9-0", "train-9-1"]
-    assert group.score_s >= 0.05, "what was waited for after the last one was played"
-
-
-def test_without_a_validator_the_step_rewards_add_up():
-    rollout = play(Engine(), World(turns=3), score=None).rollouts[0]
-    assert rollout.reward is not None
-    assert rollout.reward.total == 0.75
 
 
 def test_deadline_truncates_a_rollout_that_hangs():
