@@ -1,5 +1,6 @@
 """The only file that turns plain worker classes into Ray actors."""
 
+import gc
 import importlib
 import inspect
 import os
@@ -42,6 +43,8 @@ class _Host:
         self._stacks = watch_for_stack_dumps()
         module, name = factory.split(":")
         self._target = getattr(importlib.import_module(module), name)(**kwargs)
+        gc.collect()
+        gc.freeze()  # modules are not looked through again and again
 
     def address(self) -> tuple[str, int]:
         """Return this node's address and a port that is free now."""

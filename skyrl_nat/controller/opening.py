@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import faulthandler
+import gc
 import json
 import platform
 import subprocess
@@ -95,13 +96,24 @@ async def open_run(
                 )
                 await _begin(run, start, is_training=is_training)
                 reading.close()
-                async with run.gateway or contextlib.nullcontext():
+                async with run.gateway or contextlib.nullcontext(), _start_not_collected():
                     faulthandler.cancel_dump_traceback_later()
                     try:
                         yield run
                     finally:
                         end_if_stuck(config)
                         await _close(run)
+
+
+@contextlib.asynccontextmanager
+async def _start_not_collected() -> AsyncIterator[None]:
+    """Let the garbage collector pass over what is there by now: a fifth of the controller's time went into that."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 @contextlib.asynccontextmanager

@@ -6,6 +6,7 @@ environment variables that it reads at import. The engine computes in processes 
 
 import asyncio
 import contextlib
+import gc
 import shutil
 from collections.abc import Sequence
 from typing import Any
@@ -122,6 +123,8 @@ class VllmEngine:
         self._reaper = await asyncio.to_thread(Reaper, self._processes)
         stop_token_ids = read_stop_token_ids(self.folder)
         self._requests = VllmRequests(self._llm, self.folder, stop_token_ids, has_adapter=self._lora is not None)
+        gc.collect()
+        gc.freeze()  # as vLLM's own processes do; this one handles every token of every request
         self._lifecycle.is_started = True
 
     async def generate(self, request: GenerationRequest) -> Completion:

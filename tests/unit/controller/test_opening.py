@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import json
 import shutil
 import threading
@@ -358,3 +359,15 @@ def test_what_hangs_at_the_end_of_a_stopped_run_is_said_and_left_behind(
         "rollouts in flight did not end when they were told to, and are left behind",
         "trackers must close within 0.1 s: what they have not sent stays in the run folder",
     ]
+
+
+def test_what_was_there_at_the_start_is_not_collected_while_a_run_is_open() -> None:
+    async def run() -> None:
+        async with opening._start_not_collected():
+            assert gc.get_freeze_count() > 10_000
+            raise WorkerError("ended")
+
+    before = gc.get_freeze_count()
+    with pytest.raises(WorkerError, match="ended"):
+        asyncio.run(run())
+    assert gc.get_freeze_count() <= before
