@@ -10,8 +10,8 @@ from skyrl_nat.controller.update import update_policy
 async def train(run: Run) -> None:
     """Train until the last step: take groups, update the policy, push the weights, save, evaluate.
 
-    Staleness is a number, not another loop: the producer plays as far ahead as the bound allows. With 0 it
-    waits for the pushed weights before it starts the next batch.
+    Staleness is a number, not another loop: the producer plays as far ahead as the bound allows. With 0 the next
+    batch opens its environments during the push, and is sampled from the pushed weights alone.
     """
     await run.push_weights()
     if is_evaluation_missing(run):
@@ -29,8 +29,9 @@ async def train(run: Run) -> None:
             await recording  # what is trained on is on disk first
             metrics = await update_policy(run, groups)
         run.step += 1
-        await run.push_weights()
-        run.producer.advance(run.step)
+        with run.pool.hold():
+            run.producer.advance(run.step)
+            await run.push_weights()
         await run.end_step(groups, metrics)
         if run.is_checkpoint_due():
             await run.save_checkpoint()

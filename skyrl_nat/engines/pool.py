@@ -2,7 +2,8 @@
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 from skyrl_nat.errors import DeadlineError, EngineError
@@ -50,6 +51,7 @@ class EnginePool:
         """Unhealthy engines that did not answer: they may live and yet be of no use."""
         self._engine_of: OrderedDict[str, int] = OrderedDict()
         self._changed = asyncio.Event()
+        self._is_held = False
         self.is_kept = False
         """Whether somebody mends engines: requests then wait for one where none is healthy, instead of failing."""
 
@@ -89,6 +91,16 @@ class EnginePool:
         """Put a new engine in the place of a dead one; it stays unhealthy until `mark_healthy`."""
         self._engines[index] = engine
         self._faults.setdefault(index, "replaced, not yet marked healthy")
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Let requests that come in the block wait for its end; those that engines have are left to them."""
+        self._is_held = True
+        try:
+            yield
+        finally:
+            self._is_held = False
+            self._signal()
 
     async def generate(self, request: GenerationRequest) -> Completion:
         """Sample one completion on the rollout's engine.
@@ -134,7 +146,9 @@ class EnginePool:
         self._changed = asyncio.Event()
 
     async def _wait_for_engine(self) -> None:
-        """Wait until an engine is healthy, if somebody sees to it."""
+        """Wait until nobody holds requests back, and until an engine is healthy, if somebody sees to it."""
+        while self._is_held:
+            await self._changed.wait()
         try:
             async with asyncio.timeout(self._request_timeout_s):
                 while self.is_kept and not self.healthy:

@@ -61,11 +61,10 @@ class ProducerState:
 class GroupProducer:
     """Plays groups in the background.
 
-    Staleness as a number: before batch b has been trained and its weights pushed, only groups of batches up
-    to b + S may start. With S = 0 that is exactly the current batch, so every token is sampled by the
-    policy that will be trained on it. Groups are handed over in the order in which they were started:
-    slow groups delay a batch but are never displaced by quick ones, so batches are not biased towards short
-    rollouts.
+    Staleness as a number: before batch b has been trained, only groups of batches up to b + S may start, and whoever
+    pushes its weights holds requests back meanwhile. With S = 0 that is exactly the current batch, so every token is
+    sampled by the policy that will be trained on it. Groups are handed over in the order in which they were started:
+    slow groups delay a batch but are never displaced by quick ones, so batches are not biased towards short rollouts.
     """
 
     def __init__(
@@ -108,7 +107,7 @@ class GroupProducer:
         self._is_closed = False
 
     def advance(self, version: int) -> None:
-        """Say that one more batch was trained and that the engines now serve `version`."""
+        """Say that one more batch was trained, and that the next request is answered with `version`."""
         self._trained_batches += 1
         self._version = version
         self.next_position, self._settled, self._taken = self._reached, self.quarantine.state(), []

@@ -1,7 +1,7 @@
 """What is on the disk when a step fails."""
 
 import asyncio
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -40,6 +40,35 @@ def failing_run(folder: Path, groups: list[RolloutGroup]) -> Any:
         training_phase=phase,
         recorder=RolloutRecorder(folder),
     )
+
+
+def test_the_next_batch_starts_while_requests_are_held_for_the_push(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """What it samples comes from the pushed weights; what is not sampled, such as environments, need not wait."""
+    done: list[str] = []
+
+    async def update_policy(run: Any, groups: list[RolloutGroup]) -> dict[str, float]:
+        return {}
+
+    async def push() -> None:
+        done.append("push")
+
+    async def end_step(*_: Any) -> None:
+        raise RuntimeError("seen enough")
+
+    @contextmanager
+    def hold():
+        done.append("hold")
+        yield
+        done.append("let go")
+
+    monkeypatch.setattr(loop, "update_policy", update_policy)
+    run = failing_run(tmp_path, [])
+    run.producer.advance = lambda version: done.append(f"start after {version}")
+    run.pool, run.end_step = SimpleNamespace(hold=hold), end_step
+    run.push_weights = push
+    with pytest.raises(RuntimeError, match="seen enough"):
+        asyncio.run(loop.train(run))
+    assert done == ["push", "hold", "start after 7", "push", "let go"]
 
 
 def test_rollouts_of_a_step_that_fails_in_training_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

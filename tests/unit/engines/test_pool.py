@@ -155,3 +155,21 @@ def test_a_restarted_engine_gets_nothing_until_it_serves_the_current_version() -
     assert {version for pair in answers for answer in pair for version in answer.token_versions} == {7}
     assert restarted.request_ids, "it serves again"
     assert all(name.startswith("late") for name in restarted.request_ids)
+
+
+def test_requests_that_come_while_it_is_held_wait_and_those_under_way_do_not() -> None:
+    async def scenario() -> tuple[list[str], list[str]]:
+        engine = FakeEngine(delay_s=0.01)
+        pool = EnginePool([engine], request_timeout_s=0.05)
+        early = asyncio.ensure_future(pool.generate(request("a/0")))
+        await asyncio.sleep(0)
+        with pytest.raises(ConnectionError), pool.hold():
+            late = asyncio.ensure_future(pool.generate(request("b/0")))
+            await early
+            await asyncio.sleep(0.1)  # longer than a request may take
+            held = list(engine.request_ids)
+            raise ConnectionError("a push that fails holds nothing for ever")
+        await late
+        return held, engine.request_ids
+
+    assert asyncio.run(scenario()) == (["a/0"], ["a/0", "b/0"])
