@@ -151,6 +151,9 @@ class EngineConfig:
     """KV cache of a CPU engine in whole GiB (vLLM's own unit); GPUs use `gpu_memory_fraction`."""
     gpu_memory_fraction: float = 0.5
     """Share of a GPU's memory that a vLLM engine may take, weights and KV cache together."""
+    sleep: bool = True
+    """A vLLM engine that shares its GPU with the policy gives all its memory back while the policy trains. False leaves
+    it where it is: quicker, where both fit at once."""
     enforce_eager: bool = True
     """vLLM without torch.compile and CUDA graphs: fast start, right for CPUs."""
     prefix_caching: bool = True

@@ -96,10 +96,10 @@ class Devices:
 
     @contextlib.asynccontextmanager
     async def training_phase(self) -> AsyncIterator[None]:
-        """Hold the devices for training: colocated engines give their GPU memory back meanwhile."""
+        """Hold the devices for training: engines that sleep give their GPU memory back meanwhile."""
         async with self._turn:
             with self.in_phase("train"), self._account.phase("train"):
-                if self._shares_gpus:
+                if self._takes_turns:
                     await self._call_engines("pause")
                     await self._call_engines("sleep")
                     self._are_asleep = True
@@ -109,7 +109,7 @@ class Devices:
                 self.is_in_step = True
                 yield
                 await self._offload(Offload.optimizer)
-                if self._shares_gpus:
+                if self._takes_turns:
                     await self._policy.call_all("release_memory")
 
     async def push(self, version: int) -> None:
@@ -156,7 +156,7 @@ class Devices:
         await engines.call_all("pause")
         self._account.num_pushed_bytes = await self._transport.push(self._policy, engines, version)
         await self._offload(self._config.model.offload)
-        if self._shares_gpus:
+        if self._are_asleep:
             await engines.call_all("wake", ["kv_cache"])
             self._are_asleep = False
         if self._config.weight_sync.verify_checksums:
@@ -185,9 +185,11 @@ class Devices:
                 )
 
     @property
-    def _shares_gpus(self) -> bool:
+    def _takes_turns(self) -> bool:
+        """Whether engines and policy hold the memory of the same GPUs one after the other."""
         cluster = self._config.cluster
-        return cluster.device is Device.cuda and cluster.placement is Placement.colocated
+        is_shared = cluster.device is Device.cuda and cluster.placement is Placement.colocated
+        return is_shared and self._config.engine.sleep
 
     async def _offload(self, what: Offload) -> None:
         """Move what may wait in host memory there, if the config asks for it."""

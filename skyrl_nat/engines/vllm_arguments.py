@@ -82,7 +82,7 @@ def engine_arguments(
         arguments["block_size"] = _CPU_BLOCK_TOKENS
     else:
         arguments["gpu_memory_utilization"] = config.gpu_memory_fraction
-        arguments["enable_sleep_mode"] = True
+        arguments["enable_sleep_mode"] = config.sleep
     return {**arguments, **config.extra}
 
 

@@ -89,12 +89,14 @@ class NoAccount:
         pass
 
 
-def devices_of(engine: SleepyEngine, placement: Placement, offload: Offload = Offload.none) -> Devices:
+def devices_of(
+    engine: SleepyEngine, placement: Placement, offload: Offload = Offload.none, *, sleep: bool = True
+) -> Devices:
     """Return the devices of a run with one engine and one policy rank."""
     config = RunConfig.__new__(RunConfig)
     config.cluster = ClusterConfig(device=Device.cuda, num_gpus_per_node=2, placement=placement)
     config.weight_sync = WeightSyncConfig()
-    config.model, config.engine = ModelConfig(offload=offload), EngineConfig()
+    config.model, config.engine = ModelConfig(offload=offload), EngineConfig(sleep=sleep)
     topology: Any = SimpleNamespace(
         engines=LocalCalls([engine]), policy=LocalCalls([Freeing(engine.calls)]), reference=None
     )
@@ -137,24 +139,27 @@ async def nobody_is_dead(asked: Sequence[int], cause: BaseException) -> bool:
     return False
 
 
+IN_TURN = ["pause", "sleep", "release", "wake weights", "pause", "update", "wake kv_cache", "resume"]
+
+
 @pytest.mark.parametrize(
-    ("placement", "expected"),
+    ("placement", "sleep", "expected"),
     [
-        (
-            Placement.colocated,
-            ["pause", "sleep", "release", "wake weights", "pause", "update", "wake kv_cache", "resume"],
-        ),
-        (Placement.disaggregated, ["pause", "update", "resume"]),
+        (Placement.colocated, True, IN_TURN),
+        (Placement.colocated, False, ["pause", "update", "resume"]),
+        (Placement.disaggregated, True, ["pause", "update", "resume"]),
     ],
 )
-def test_a_step_gives_memory_back_only_where_it_is_shared(placement: Placement, expected: list[str]) -> None:
+def test_a_step_gives_memory_back_only_where_it_is_shared(
+    placement: Placement, sleep: bool, expected: list[str]
+) -> None:
     """WS-04, EN-08: pause, push, wake the cache, resume; an engine refuses any other order."""
     engine = SleepyEngine()
 
     async def step() -> None:
-        devices = devices_of(engine, placement)
+        devices = devices_of(engine, placement, sleep=sleep)
         async with devices.training_phase():
-            assert engine.life.memory is (Memory.NONE if placement is Placement.colocated else Memory.ALL)
+            assert engine.life.memory is (Memory.NONE if expected is IN_TURN else Memory.ALL)
         await devices.push(1)
         engine.life.require_generate()
 
