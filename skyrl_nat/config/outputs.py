@@ -57,9 +57,19 @@ class EvaluationConfig:
     """Steps between evaluations; 0 leaves those before the first and after the last step."""
     before_and_after: bool = True
     """Evaluate before the first step and after the last one."""
+    patience: int = 0
+    """Evaluations in a row that may bring no higher reward than the best so far, before training ends early; 0 trains
+    to the last step. Every evaluated step is then saved, so that the best one can be kept."""
 
     def __post_init__(self) -> None:
-        require_not_negative(self, "evaluation", "num_tasks", "every_steps")
+        require_not_negative(self, "evaluation", "num_tasks", "every_steps", "patience")
+        require(
+            not self.patience or self.every_steps > 0,
+            "evaluation.every_steps",
+            "be > 0 with evaluation.patience",
+            self.every_steps,
+            "Without evaluations nothing says when to stop.",
+        )
 
 
 @dataclass(kw_only=True, slots=True)
@@ -74,11 +84,22 @@ class AlarmsConfig:
     """The same; above it the run stops."""
     no_signal_share: float = 0.9
     """Share of a batch's groups whose rewards are all equal; a warning."""
+    reference_kl_warn: float | None = None
+    """KL between policy and reference over a batch, nats per token; null watches nothing, nor does a run without a KL
+    term."""
+    reference_kl_stop: float | None = None
+    """The same; above it the run stops."""
 
     def __post_init__(self) -> None:
         require_finite(self, "alarms")
         require_not_negative(
-            self, "alarms", "first_policy_kl", "logprob_diff_warn", "logprob_diff_stop", "no_signal_share"
+            self,
+            "alarms",
+            "first_policy_kl",
+            "logprob_diff_warn",
+            "logprob_diff_stop",
+            "no_signal_share",
+            *(name for name in ("reference_kl_warn", "reference_kl_stop") if getattr(self, name) is not None),
         )
         require(
             self.logprob_diff_stop >= self.logprob_diff_warn,

@@ -18,7 +18,7 @@ async def train(run: Run) -> None:
         await evaluate(run)
     run.producer.start_at(run.step)
 
-    while run.step < run.total_steps:
+    while not run.is_over():
         await run.begin_step()
         run.console.status(f"step {run.step + 1} of {run.total_steps}: playing")
         async with run.rollout_phase():

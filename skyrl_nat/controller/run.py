@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import math
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -205,9 +206,18 @@ class Run:
         if fatal:
             raise StoppedError(" ".join(fatal))
 
+    def is_over(self) -> bool:
+        """Return whether all steps are trained, or the last `evaluation.patience` evaluations brought nothing more."""
+        patience = self.config.evaluation.patience
+        rewards = [found.reward if math.isfinite(found.reward) else -math.inf for found in self.evaluations]
+        num_since_best = len(rewards) - 1 - rewards.index(max(rewards)) if rewards else 0
+        return self.step >= self.total_steps or 0 < patience <= num_since_best
+
     def is_checkpoint_due(self) -> bool:
         """Return whether the step that was just trained is to be saved."""
         config = self.config.checkpoint
+        if self.config.evaluation.patience and self.is_evaluation_due():
+            return True
         if self.step == self.total_steps:
             return config.save_final
         if config.every_epochs:

@@ -23,6 +23,11 @@ def show_summary(run: Run, seconds: float) -> None:
             run.console.console.print(
                 f"{before.num_without_verdict} and {after.num_without_verdict} held-out tasks had no verdict"
             )
+    if run.step < run.total_steps:
+        run.console.console.print(
+            f"ended early, after step {run.step} of {run.total_steps}: the last {run.config.evaluation.patience} "
+            "evaluations brought no higher reward (evaluation.patience)"
+        )
     run.console.console.print(f"{run.step} steps in {seconds:.0f} s; everything is in {run.folder}")
     saved = {step_of(path): path for path in run.checkpoints.all()}
     if saved:

@@ -30,6 +30,7 @@ def check_alarms(metrics: Mapping[str, float], config: RunConfig) -> list[Alarm]
         _version_lag(metrics, config),
         _token_count(metrics, config),
         _no_signal(metrics, config),
+        _reference_kl(metrics, config),
     ]
     return [alarm for alarm in found if alarm is not None]
 
@@ -92,4 +93,17 @@ def _no_signal(metrics: Mapping[str, float], config: RunConfig) -> Alarm | None:
         f"{config.alarms.no_signal_share:.0%}). Use easier or harder tasks, more rollouts per task, or "
         "algorithm.dynamic_sampling=filter.",
         is_fatal=False,
+    )
+
+
+def _reference_kl(metrics: Mapping[str, float], config: RunConfig) -> Alarm | None:
+    alarms, value = config.alarms, metrics.get("loss/token_kl", 0.0)
+    limits = [limit for limit in (alarms.reference_kl_warn, alarms.reference_kl_stop) if limit is not None]
+    if not limits or value <= min(limits):
+        return None
+    is_fatal = alarms.reference_kl_stop is not None and value > alarms.reference_kl_stop
+    return Alarm(
+        f"The policy must stay near its reference (KL <= {min(limits):g} nats per token), found {value:.3g}. Raise "
+        "algorithm.kl_coefficient, lower optimizer.lr, or raise alarms.reference_kl_warn and alarms.reference_kl_stop.",
+        is_fatal=is_fatal,
     )

@@ -44,7 +44,7 @@ def test_agenthands_h100x8_is_what_its_name_says():
         ("trainer.steps=abc", "trainer.steps must have its declared type: Value 'abc'"),
         (
             "algorithm=nope",
-            "algorithm must be one of cispo, dapo, dr_grpo, grpo",
+            "algorithm must be one of cispo, dapo, dr_grpo, flow_grpo, grpo",
         ),
         ("engine.kind=foo", "engine.kind must have its declared type: Invalid value 'foo', expected one of"),
         ("optimizer.lr=nan", "optimizer.lr must be a finite number, got nan"),

@@ -1,4 +1,4 @@
-"""Five alarms, each with its own cause and nothing else."""
+"""Six alarms, each with its own cause and nothing else."""
 
 import pytest
 
@@ -15,6 +15,9 @@ GOOD = {
 }
 
 
+KL = ["alarms.reference_kl_warn=0.1", "alarms.reference_kl_stop=0.5"]
+
+
 @pytest.mark.parametrize(
     ("change", "overrides", "text", "is_fatal"),
     [
@@ -25,6 +28,9 @@ GOOD = {
         ({"rollout/staleness/max": 3.0}, ["trainer.staleness=2"], "(2 versions), found 3", True),
         ({"batch/num_trained_tokens": 99.0}, [], "100 were sampled, 99 trained", True),
         ({"batch/no_signal_groups": 0.95}, [], "95% of this batch", False),
+        ({"loss/token_kl": 0.11}, KL, "(KL <= 0.1 nats per token), found 0.11", False),
+        ({"loss/token_kl": 0.51}, KL, "found 0.51", True),
+        ({"loss/token_kl": 0.6}, ["alarms.reference_kl_stop=0.5"], "(KL <= 0.5", True),
     ],
 )
 def test_each_alarm_has_its_own_cause(
@@ -38,6 +44,8 @@ def test_each_alarm_has_its_own_cause(
 
 def test_a_good_step_is_silent() -> None:
     assert check_alarms(GOOD, load_config([])) == []
+    assert check_alarms(GOOD | {"loss/token_kl": 0.1}, load_config(KL)) == []
+    assert check_alarms(GOOD | {"loss/token_kl": 7.0}, load_config([])) == []
     assert check_alarms(GOOD | {"rollout/staleness/max": 2.0}, load_config(["trainer.staleness=2"])) == []
 
 

@@ -1,0 +1,45 @@
+"""When a run is over, and what it saves before that."""
+
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from skyrl_nat.config.outputs import CheckpointConfig, EvaluationConfig
+from skyrl_nat.controller.run import Run
+
+
+def run_at(step: int, rewards: list[float], patience: int, **checkpoint: Any) -> Any:
+    evaluation = EvaluationConfig(patience=patience, every_steps=2)
+    run = SimpleNamespace(step=step, total_steps=20, evaluations=[SimpleNamespace(reward=r) for r in rewards])
+    run.config = SimpleNamespace(evaluation=evaluation, checkpoint=CheckpointConfig(**checkpoint))
+    run.is_evaluation_due = lambda: Run.is_evaluation_due(run)  # type: ignore[arg-type]
+    return run
+
+
+@pytest.mark.parametrize(
+    ("rewards", "patience", "is_over"),
+    [
+        ([], 1, False),
+        ([0.1, 0.2], 1, False),
+        ([0.1, 0.2, 0.2], 1, True),
+        ([0.1, 0.3, 0.2, 0.25], 2, True),
+        ([0.1, 0.3, 0.2, 0.31], 2, False),
+        ([0.5, 0.4, 0.3, 0.2], 0, False),
+        ([math.nan, 0.1, math.nan], 2, False),
+        ([0.2, math.nan, math.nan], 2, True),
+    ],
+)
+def test_training_ends_once_so_many_evaluations_brought_nothing_more(
+    rewards: list[float], patience: int, is_over: bool
+) -> None:
+    """An evaluation without any verdict brings nothing."""
+    assert Run.is_over(run_at(8, rewards, patience)) is is_over
+    assert Run.is_over(run_at(20, rewards, patience)) is True
+
+
+@pytest.mark.parametrize(("step", "patience", "is_due"), [(4, 1, True), (5, 1, False), (4, 0, False)])
+def test_with_patience_every_evaluated_step_is_saved(step: int, patience: int, is_due: bool) -> None:
+    """Otherwise the best one could not be kept."""
+    assert Run.is_checkpoint_due(run_at(step, [0.1], patience)) is is_due
