@@ -68,6 +68,9 @@ class Rewards:
     """Paid once for a whole plan, in equal parts: each when its step is done in its turn."""
     verdict: float
     """Paid at the end where the verifier has nothing to object to."""
+    wrong_end: float
+    """Added where a tool ends the work and the verifier objects, <= 0: otherwise a policy that earns nothing yet would
+    learn to end at once, before further steps cost more."""
     step: float
     """Added for every step, <= 0."""
     waste: float

@@ -91,8 +91,8 @@ class Machine:
             is_ended=tool.ends,
         )
         reward = rewards.step + (rewards.progress / len(self.plan) if is_next else rewards.waste)
-        if after.is_ended and self.judge(after).is_ok:
-            reward += rewards.verdict
+        if after.is_ended:
+            reward += rewards.verdict if self.judge(after).is_ok else rewards.wrong_end
         return Transition(state=after, reward=reward, is_valid=True)
 
     def refuse(self, state: State, reason: str) -> Transition:
