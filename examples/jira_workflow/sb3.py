@@ -79,8 +79,8 @@ def train(algorithm: str, environment_id: str, *, timesteps: int, seed: int, out
     torch.set_num_threads(1)  # the networks are tiny
     out.mkdir(parents=True, exist_ok=True)
     optimum = optimum_of(environment_id)
-    environments = make_vec_env(environment_id, n_envs=NUM_ENVIRONMENTS, seed=seed)
-    judges = make_vec_env(environment_id, n_envs=1, seed=seed + 10_000)
+    environments = make_environments(environment_id, NUM_ENVIRONMENTS, seed)
+    judges = make_environments(environment_id, 1, seed + 10_000)
     model = ALGORITHMS[algorithm](
         "MlpPolicy",
         environments,
@@ -119,6 +119,11 @@ def train(algorithm: str, environment_id: str, *, timesteps: int, seed: int, out
     environments.close()
     judges.close()
     return metadata
+
+
+def make_environments(environment_id: str, num_environments: int, seed: int) -> VecEnv:
+    """Return environments that are stepped together, each with a seed of its own and a Monitor around it."""
+    return make_vec_env(environment_id, n_envs=num_environments, seed=seed, env_kwargs={"render_mode": None})
 
 
 def optimum_of(environment_id: str) -> float:

@@ -160,7 +160,7 @@ class ChoicePolicy:
         folder = require_folder(self._model_path)
         try:
             self._tokenizer = AutoTokenizer.from_pretrained(folder)
-            model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
+            model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
         except Exception as error:
             raise EngineError(
                 f"transformers must load {folder}, found {type(error).__name__}: {error}. Check the folder"
