@@ -35,7 +35,7 @@ EVALUATE_EVERY = 2_000
 TOLERANCE = 1e-6
 ALGORITHMS: dict[str, type[BaseAlgorithm]] = {"ppo": PPO, "dqn": DQN}
 # PPO needs much entropy: with little it stays with the first few right steps, where the next wrong one costs more than
-# it has learned to earn. 0.2 reached the optimum from each of 7 seeds per environment, 0.01 from none.
+# it has learned to earn. 0.2 reached the optimum in 21 of 21 runs (7 seeds), 0.01 in 0 of 3 (seed 0).
 SETTINGS: dict[str, dict[str, Any]] = {
     "ppo": {"learning_rate": 1e-3, "n_steps": 64, "batch_size": 128, "n_epochs": 10, "gamma": 0.99, "ent_coef": 0.2},
     "dqn": {
