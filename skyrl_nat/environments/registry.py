@@ -9,15 +9,18 @@ from skyrl_nat.errors import ConfigError
 
 FAMILIES: dict[str, str] = {
     "nat_agent": "skyrl_nat.environments.nat_agent.family:open_family",
+    "jira": "skyrl_nat.environments.jira.family:open_family",
 }
 """Name -> `module:function` of `(EnvironmentConfig) -> Family`, imported when it is asked for."""
 FOREIGN_PREFIX = "skyrl_gym/"
+GYMNASIUM_PREFIX = "gymnasium/"
 
 
 def open_family(name: str, config: EnvironmentConfig) -> Family:
     """Return a family by name.
 
-    `skyrl_gym/<id>` is any environment registered with skyrl-gym, `module:function` an opener of one's own.
+    `skyrl_gym/<id>` is any environment registered with skyrl-gym, `gymnasium/<id>` any Gymnasium environment with
+    discrete actions, `module:function` an opener of one's own.
 
     Raises:
         ConfigError: There is no such family.
@@ -28,12 +31,16 @@ def open_family(name: str, config: EnvironmentConfig) -> Family:
         )  # imports skyrl-gym's built-in environments
 
         return open_foreign(name.removeprefix(FOREIGN_PREFIX))
+    if name.startswith(GYMNASIUM_PREFIX):
+        from skyrl_nat.environments.gymnasium_text import open_gymnasium  # needs an optional package
+
+        return open_gymnasium(name.removeprefix(GYMNASIUM_PREFIX))
     module, _, attribute = FAMILIES.get(name, name).partition(":")
     try:
         opener: Callable[[EnvironmentConfig], Family] = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
-            f"environment.family must be one of {', '.join(FAMILIES)}, {FOREIGN_PREFIX}<id> or module:function, got "
-            f"{name!r} ({error})"
+            f"environment.family must be one of {', '.join(FAMILIES)}, {FOREIGN_PREFIX}<id>, {GYMNASIUM_PREFIX}<id> "
+            f"or module:function, got {name!r} ({error})"
         ) from error
     return opener(config)

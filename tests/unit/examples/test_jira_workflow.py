@@ -1,0 +1,65 @@
+"""The comparison of policies, without training: random, rule and an untrained language model."""
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from tiny_model import make_tiny_model
+
+from skyrl_nat.environments.jira.env import ENVIRONMENT_IDS
+
+ROOT = Path(__file__).parents[3]
+FOLDER = ROOT / "examples/jira_workflow"
+
+
+@pytest.fixture
+def compare(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module("compare")
+
+
+def test_rule_reaches_the_optimum_everywhere_and_random_does_not(compare: ModuleType) -> None:
+    for environment_id, optimum in zip(ENVIRONMENT_IDS, (0.94, 0.95, 0.93), strict=True):
+        rule = compare.play(environment_id, compare.RulePolicy(), range(3))
+        chance = compare.play(environment_id, compare.RandomPolicy(), range(3))
+        assert (rule["mean"], rule["min"], rule["optimum"]) == pytest.approx((optimum,) * 3)
+        assert (rule["success"], chance["success"]) == (1.0, 0.0)
+        assert chance["max"] < 0.5
+        assert chance == compare.play(environment_id, compare.RandomPolicy(), range(3))
+
+
+def test_language_model_plays_the_same_episodes(compare: ModuleType, tmp_path: Path) -> None:
+    folder = make_tiny_model(tmp_path)
+    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+    # Its tokenizer makes many tokens of a prompt.
+    (folder / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 4096}), encoding="utf-8")
+    policy = compare.LanguagePolicy(str(folder))
+    row = compare.play(ENVIRONMENT_IDS[0], policy, range(1))
+    assert (row["episodes"], row["optimum"]) == (1, pytest.approx(0.94))
+    assert -2.0 < row["mean"] < 0.94
+    assert 1 <= row["steps"] <= 12
+
+
+def test_script_writes_table_numbers_and_plot(tmp_path: Path) -> None:
+    command = [sys.executable, str(FOLDER / "compare.py"), "--env", ENVIRONMENT_IDS[1], "--episodes", "2"]
+    command += ["--runs", str(tmp_path / "none"), "--out", str(tmp_path)]
+    done = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MPLCONFIGDIR": str(tmp_path)},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "left out: ppo on skyrl_nat/JiraStatusUpdate-v0" in done.stdout
+    rows = json.loads((tmp_path / "comparison.json").read_text(encoding="utf-8"))
+    assert [row["policy"] for row in rows] == ["random", "rule"]
+    table = (tmp_path / "comparison.md").read_text(encoding="utf-8").splitlines()
+    assert table[-1] == "| JiraStatusUpdate-v0 | rule | 0.950 | 0.950 | 0.950 | 0.950 | 100% | 5.0 |"
+    assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
