@@ -28,10 +28,11 @@ class TaskDagEnv(BaseTextEnv):
     later step takes anything or pays anything.
     """
 
-    def __init__(self, extras: Mapping[str, Any]) -> None:
+    def __init__(self, env_config: Mapping[str, Any] | None = None, extras: Mapping[str, Any] | None = None) -> None:
         """Read the task.
 
         Args:
+            env_config: Nothing of it matters here; skyrl-gym hands it over.
             extras: `payload` (dict or JSON text) of the task, `max_turns` (8). For rewards: `hidden` (dict or JSON
                 text), `validator`, `task_id`, `seed` of the executions (0).
 
@@ -39,6 +40,8 @@ class TaskDagEnv(BaseTextEnv):
             DataError: The payload is no request.
         """
         super().__init__()
+        del env_config
+        extras = extras or {}
         self._payload = _read(extras["payload"])
         self._hidden = _read(extras.get("hidden") or {})
         self._request = parse_request(self._payload)

@@ -37,13 +37,14 @@ def play_reference(task: Task, validator: Validator, *, max_turns: int = MAX_TUR
         DataError: The plan was not a full success.
     """
     environment = TaskDagEnv(
+        {},
         {
             "payload": task.payload,
             "hidden": task.hidden,
             "task_id": task.task_id,
             "validator": validator,
             "max_turns": max_turns,
-        }
+        },
     )
     prompt, _ = environment.init([])
     messages = list(prompt)

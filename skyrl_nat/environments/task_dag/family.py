@@ -11,7 +11,7 @@ def open_family(config: EnvironmentConfig) -> Family:
     """Return the family; its environments share nothing."""
 
     def make_environment(task: Task, max_turns: int) -> TaskDagEnv:
-        return TaskDagEnv({"payload": task.payload, "max_turns": max_turns, "task_id": task.task_id})
+        return TaskDagEnv({}, {"payload": task.payload, "max_turns": max_turns, "task_id": task.task_id})
 
     return Family(
         make_environment=make_environment,

@@ -68,6 +68,10 @@ class Planned:
     seconds: float = 0.0
 
 
+Try = tuple[PlanOutcome, tuple[Node, ...] | None, str]
+"""What came of asking the trained policy: the outcome, its plan or None for the baseline's, and the reason."""
+
+
 class PolicyPlanner:
     """Plays the family's own protocol with a model."""
 
@@ -88,7 +92,7 @@ class PolicyPlanner:
             DataError: An answer broke the protocol, the plan had a fault, or it was not finished.
         """
         payload = {key: list(value) if isinstance(value, tuple) else value for key, value in asdict(request).items()}
-        environment = TaskDagEnv({"payload": payload, "max_turns": self._max_turns})
+        environment = TaskDagEnv({}, {"payload": payload, "max_turns": self._max_turns})
         messages, _ = environment.init([])
         while True:
             text = self._ask(list(messages))
@@ -177,7 +181,21 @@ class TaskPlanner:
         with self._lock:
             self._counts[outcome] += 1
 
-    def _ask_trained(self, trained: PlanRequest, request: Request) -> tuple[PlanOutcome, tuple[Node, ...] | None, str]:
+    def _try_trained(self, request: Request, request_id: str) -> Try:
+        """Ask the trained policy where it is to be asked."""
+        is_on, reason = bool(self._is_enabled), ""
+        if self._is_enabled is None:
+            try:
+                is_on = read_flag(os.environ)
+            except ConfigError as error:  # changed while we run: no request may be lost for it
+                reason = str(error)
+        if self._trained is None or not is_on:
+            return PlanOutcome.baseline_flag_off, None, reason
+        if not is_drawn(request_id, self._percent):
+            return PlanOutcome.baseline_not_drawn, None, ""
+        return self._ask_trained(self._trained, request)
+
+    def _ask_trained(self, trained: PlanRequest, request: Request) -> Try:
         """Ask within the deadline; whatever goes wrong becomes an outcome."""
         if not self._slots.acquire(blocking=False):
             return PlanOutcome.fallback_busy, None, "too many requests are with the trained policy"

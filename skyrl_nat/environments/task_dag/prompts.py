@@ -15,6 +15,7 @@ Example for the needs "clean the old tent" and "pack the warm food", where the f
 {{"id": "food", "type": "deliver", "description": "Pack the warm food", "depends_on": ["tent"]}}]}}
 Then: {{"action": "stop"}}
 """
+MAX_GROUPS_NAMED = 10
 LAST_TURN_NOTE = ' This is your last turn: answer {"action": "stop"} if the plan is complete.'
 
 
@@ -49,5 +50,7 @@ def observation(graph: PlanGraph, turns_left: int) -> str:
     """
     groups = [graph.node(leaf).id for leaf in graph.leaves if graph.node(leaf).type == GROUP]
     tasks = len(graph.leaves) - len(groups)
-    text = f"{tasks} tasks. Groups to split: {', '.join(groups) or 'none'}. Turns left: {turns_left}."
+    named = ", ".join(groups[:MAX_GROUPS_NAMED]) or "none"
+    rest = f" and {len(groups) - MAX_GROUPS_NAMED} more" if len(groups) > MAX_GROUPS_NAMED else ""
+    text = f"{tasks} tasks. Groups to split: {named}{rest}. Turns left: {turns_left}."
     return text + LAST_TURN_NOTE if turns_left == 1 else text

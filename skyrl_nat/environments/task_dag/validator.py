@@ -1,5 +1,6 @@
 """Judges a whole plan against the hidden half of its task."""
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -8,7 +9,7 @@ from skyrl_nat.environments.task_dag.env import MAX_PLAN_NODES, NO_TASKS
 from skyrl_nat.environments.task_dag.graph import PlanGraph
 from skyrl_nat.environments.task_dag.payload import HiddenPlan, Request, parse_hidden, parse_nodes, parse_request
 from skyrl_nat.environments.task_dag.plan import check_plan
-from skyrl_nat.environments.task_dag.rewards import WEIGHTS, Effort, compute_parts, empty_parts
+from skyrl_nat.environments.task_dag.rewards import REQUIRED, WEIGHTS, Effort, compute_parts, empty_parts
 from skyrl_nat.rewards.rubric import make_rubric
 from skyrl_nat.types import RewardResult, Task
 
@@ -47,7 +48,8 @@ class TaskDagValidator:
         request, hidden = parse_request(task.payload), parse_hidden(task.hidden)
         findings: list[str] = []
         parts = _judge(request, hidden, artifact, seed, findings)
-        return self._rubric.score(parts, findings=findings)
+        result = self._rubric.score(parts, findings=findings)
+        return dataclasses.replace(result, is_success=all(parts[name] == 1.0 for name in REQUIRED))
 
     def close(self) -> None:
         """Nothing to release."""
