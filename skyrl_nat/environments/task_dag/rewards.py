@@ -36,8 +36,6 @@ ALIKE = 0.7
 """Share of common words from which on two descriptions say the same."""
 MIN_WORDS = 2
 """Of a description that says anything."""
-MAX_COMPARED = 200
-"""Different descriptions that are compared pair by pair; further ones count as copies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,15 +118,14 @@ def cost(effort: Effort, reference_turns: int) -> float:
 
 
 def diversity(nodes: Sequence[Node]) -> float:
-    """Return the share of tasks whose description says something that no earlier one says."""
+    """Return the share of tasks whose description says something that no earlier one says.
+
+    Quadratic in the number of tasks, which `env.MAX_PLAN_NODES` bounds.
+    """
     kept: list[frozenset[str]] = []
-    seen: set[frozenset[str]] = set()
     for node in nodes:
         words = frozenset(words_of(node.description))
-        if len(words) < MIN_WORDS or words in seen or len(kept) >= MAX_COMPARED:
-            continue
-        seen.add(words)
-        if all(len(words & other) / len(words | other) < ALIKE for other in kept):
+        if len(words) >= MIN_WORDS and all(len(words & other) / len(words | other) < ALIKE for other in kept):
             kept.append(words)
     return len(kept) / len(nodes) if nodes else 0.0
 
