@@ -4,10 +4,11 @@ Two splits share no request and no near duplicate; some domains are held out as 
 writes the shipped files.
 """
 
+import functools
 import json
 import random
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -15,7 +16,7 @@ from skyrl_nat.environments.task_dag.domains import DOMAINS, GOALS, HELD_OUT, NA
 from skyrl_nat.environments.task_dag.env import FAMILY
 from skyrl_nat.environments.task_dag.graph import Node, PlanGraph
 from skyrl_nat.environments.task_dag.ids import ROOT
-from skyrl_nat.environments.task_dag.payload import Decomposition, Request, Requirement, node_json
+from skyrl_nat.environments.task_dag.payload import Decomposition, Request, Requirement, node_json, parse_request
 from skyrl_nat.environments.task_dag.protocol import MAX_SUBTASKS
 from skyrl_nat.environments.task_dag.simulation import simulate
 from skyrl_nat.environments.task_dag.task_types import CALM, GROUP, TYPES
@@ -33,7 +34,7 @@ SLACK = 1.6
 MAX_SERIAL = 0.85
 """Share of the work's hours that the reference takes at most: something must be won by working side by side."""
 NEAR = 0.7
-"""Share of common word triples from which on two requests are near duplicates."""
+"""Share of common word triples, or of common needs, from which on two requests are near duplicates."""
 MAX_TRIES = 10_000
 _STAGES = {"research": 0, "design": 1, "make": 2, "test": 3, "review": 3, "deliver": 4}
 _WORD = re.compile(r"\w+")
@@ -80,7 +81,7 @@ def generate(seed: int = 0, sizes: Mapping[str, int] | None = None) -> dict[str,
     Raises:
         ValueError: So many different requests cannot be found.
     """
-    known: list[frozenset[tuple[str, ...]]] = []
+    known: list[Request] = []
     splits: dict[str, list[Task]] = {}
     for split, size in (SIZES if sizes is None else sizes).items():
         rng = random.Random(f"{seed}/{split}")
@@ -92,6 +93,7 @@ def generate(seed: int = 0, sizes: Mapping[str, int] | None = None) -> dict[str,
     return splits
 
 
+@functools.lru_cache(maxsize=4096)
 def shingles(request: Request) -> frozenset[tuple[str, ...]]:
     """Return the word triples of what a request asks for; needs in another order count as the same."""
     triples: set[tuple[str, ...]] = set()
@@ -106,6 +108,14 @@ def similarity(first: frozenset[Any], second: frozenset[Any]) -> float:
     return len(first & second) / len(first | second)
 
 
+def is_near(first: Request, second: Request) -> bool:
+    """Return whether two requests are near duplicates: in their words, or in what they need, whatever the title."""
+    return (
+        similarity(frozenset(first.needs), frozenset(second.needs)) >= NEAR
+        or similarity(shingles(first), shingles(second)) >= NEAR
+    )
+
+
 def _domain_of(split: str, number: int) -> str:
     seen = [name for name in DOMAINS if name not in HELD_OUT]
     if split == "train":
@@ -114,9 +124,7 @@ def _domain_of(split: str, number: int) -> str:
     return HELD_OUT[place % len(HELD_OUT)] if number // 5 % 2 else seen[place % len(seen)]
 
 
-def _new_task(
-    name: str, domain: str, difficulty: int, rng: random.Random, known: list[frozenset[tuple[str, ...]]]
-) -> Task:
+def _new_task(name: str, domain: str, difficulty: int, rng: random.Random, known: list[Request]) -> Task:
     """Return a task whose request is near no known one, and add it to them."""
     for _ in range(MAX_TRIES):
         needs = rng.sample(needs_of(domain), rng.choice(NUM_NEEDS[difficulty]))
@@ -124,9 +132,9 @@ def _new_task(
         task = _make_task(name, domain, difficulty, (needs, order), rng) if order else None
         if task is None:
             continue
-        found = shingles(Request(**task.payload))
-        if all(similarity(found, other) < NEAR for other in known):
-            known.append(found)
+        request = parse_request(task.payload)
+        if not any(is_near(request, other) for other in known):
+            known.append(request)
             return task
     raise ValueError(f"{name}: requests must differ, {MAX_TRIES} draws were all near others. Ask for fewer tasks")
 
@@ -212,9 +220,3 @@ def _stem(word: str) -> str:
 def _turn_json(turn: Decomposition) -> dict[str, Any]:
     items = [{key: value for key, value in node_json(node).items() if key != "parent"} for node in turn.subtasks]
     return {"node": turn.node, "subtasks": items}
-
-
-def all_tasks(splits: Mapping[str, Sequence[Task]]) -> Iterator[Task]:
-    """Yield the tasks of all splits."""
-    for tasks in splits.values():
-        yield from tasks

@@ -1,3 +1,4 @@
+import dataclasses
 from collections import Counter
 
 import pytest
@@ -8,16 +9,17 @@ from skyrl_nat.environments.task_dag.domains import DOMAINS, GOALS, HELD_OUT
 from skyrl_nat.environments.task_dag.generate import (
     NEAR,
     SIZES,
-    all_tasks,
     generate,
+    is_near,
     needs_of,
     shingles,
     similarity,
 )
-from skyrl_nat.environments.task_dag.payload import Request, parse_hidden, parse_request
+from skyrl_nat.environments.task_dag.payload import parse_hidden, parse_request
 from skyrl_nat.environments.task_dag.task_types import GROUP, TYPES
 
 SPLITS = {split: load_tasks([f"builtin:task_dag/{split}"], family="task_dag") for split in SIZES}
+ALL = [task for tasks in SPLITS.values() for task in tasks]
 
 
 def test_shipped_files_hold_what_the_generator_makes() -> None:
@@ -33,15 +35,25 @@ def test_another_seed_gives_other_tasks() -> None:
 
 
 def test_no_two_requests_are_near_each_other_within_or_across_splits() -> None:
-    known = [shingles(parse_request(task.payload)) for task in all_tasks(SPLITS)]
-    for place, found in enumerate(known):
-        assert all(similarity(found, other) < NEAR for other in known[:place])
+    """Whatever the generator looks at: by words, and by what is needed."""
+    requests = [parse_request(task.payload) for task in ALL]
+    words = [shingles(request) for request in requests]
+    needs = [frozenset(request.needs) for request in requests]
+    for place in range(len(requests)):
+        assert all(similarity(words[place], other) < NEAR for other in words[:place])
+        assert all(similarity(needs[place], other) < NEAR for other in needs[:place])
+    assert len({request.title for request in requests}) < len(requests)  # a title alone is no difference
 
 
-def test_needs_in_another_order_are_the_same_request() -> None:
-    payload = SPLITS["train"][4].payload
-    swapped = payload | {"needs": payload["needs"][::-1]}
-    assert similarity(shingles(Request(**payload)), shingles(Request(**swapped))) == 1.0
+def test_needs_in_another_order_and_titles_make_no_new_request() -> None:
+    first, other = (parse_request(task.payload) for task in SPLITS["train"][3:5])
+    swapped = dataclasses.replace(first, needs=first.needs[::-1])
+    assert similarity(shingles(first), shingles(swapped)) == 1.0
+    assert is_near(first, swapped)
+    renamed = dataclasses.replace(first, title="Something else altogether, for once", rules=other.rules)
+    assert similarity(shingles(first), shingles(renamed)) < NEAR
+    assert is_near(first, renamed)
+    assert not is_near(first, other)
 
 
 def test_levels_domains_and_the_held_out_half() -> None:
@@ -54,7 +66,7 @@ def test_levels_domains_and_the_held_out_half() -> None:
 
 
 def test_every_request_fits_its_hidden_half() -> None:
-    for task in all_tasks(SPLITS):
+    for task in ALL:
         request, hidden = parse_request(task.payload), parse_hidden(task.hidden)
         assert 3 <= len(request.needs) == len(hidden.requirements) <= 8
         assert len(request.rules) == len(hidden.order) >= 1
@@ -81,12 +93,7 @@ def test_plurals_and_singulars_are_one_word() -> None:
     assert needs["help texts"] == ("help", "text")
 
 
-def test_so_many_different_requests_must_be_there() -> None:
-    with pytest.raises(ValueError, match="requests must differ"):
-        import skyrl_nat.environments.task_dag.generate as module
-
-        old, module.MAX_TRIES = module.MAX_TRIES, 1
-        try:
-            generate(0, {"train": 480})
-        finally:
-            module.MAX_TRIES = old
+def test_so_many_different_requests_must_be_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("skyrl_nat.environments.task_dag.generate.MAX_TRIES", 1)
+    with pytest.raises(ValueError, match=r"requests must differ, 1 draws were all near others\. Ask for fewer tasks"):
+        generate(0, {"train": 480})
