@@ -1,7 +1,7 @@
 """A planner for applications: the trained policy behind a flag, a baseline behind it whatever happens.
 
     planner = TaskPlanner(baseline=plan_by_rules, trained=PolicyPlanner(ask_model))
-    planned = planner.plan(request, request_id="4711")      # .nodes, .source, .reason
+    planned = planner.plan(request, request_id="4711")      # .nodes, .outcome, .reason
 
 `TASK_DAG_USE_TRAINED_POLICY=1` switches the policy on, `percent` says for how many requests. Imports no torch: the
 model is whatever answers a list of messages with text.
