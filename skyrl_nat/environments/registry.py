@@ -9,6 +9,7 @@ from skyrl_nat.errors import ConfigError
 
 FAMILIES: dict[str, str] = {
     "nat_agent": "skyrl_nat.environments.nat_agent.family:open_family",
+    "task_dag": "skyrl_nat.environments.task_dag.family:open_family",
     "jira": "skyrl_nat.environments.jira.family:open_family",
 }
 """Name -> `module:function` of `(EnvironmentConfig) -> Family`, imported when it is asked for."""
