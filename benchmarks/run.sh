@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Measure bars one after the other on the cards that are visible, each with the settings that did best so far.
+#
+#   usage: bash benchmarks/run.sh OUT SMOLLM2_FOLDER BAR [BAR ...]
+#
+#   one card    p1 p1-1.5b p2 p2-1.5b p3 p4 p6 sources engine-start presets
+#   two cards   p4 p5 p7 p8 (SKYRL_NAT_SANDBOX_PYTHON names an interpreter with NAT)
+#
+# Writes OUT/BAR.json and OUT/BAR.log; random models of 1.5B and 7B are made in OUT/models once. A bar that fails does not
+# stop the others; the exit code is then 1. TRL must be there for p2 and p2-1.5b (benchmarks/requirements.txt).
+set -uo pipefail
+[ $# -ge 3 ] || { sed -n '2,10p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+export PYTHONPATH="$here/..${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
+out=$1 smollm2=$2
+shift 2
+mkdir -p "$out/models"
+
+# model SHAPE: the folder of a random model of that shape.
+model() {
+  [ -f "$out/models/$1/config.json" ] || python3 "$here/random_model.py" "$1" "$out/models/$1" "$smollm2" >&2
+  echo "$out/models/$1"
+}
+three=(cluster.num_engines=3 cluster.num_engines_per_gpu=3)
+quick=(model.compile=true model.logprob_chunk_tokens=4096)
+# Engines and trainer of these sizes fit on a card at once.
+beside=(engine.sleep=false engine.gpu_memory_fraction=0.08)
+
+measure() {
+  local bar=$1
+  case $bar in
+    p1) set -- rollout_vs_raw.py "$smollm2" --engines 1 3 "${quick[@]:1}" ;;
+    p1-1.5b) set -- rollout_vs_raw.py "$(model qwen2.5-1.5b)" --engines 1 3 trainer.micro_batch_tokens=16384 ;;
+    p2) set -- grpo_step_vs_trl.py "$smollm2" "${three[@]}" "${beside[@]}" "${quick[@]}" ;;
+    p2-1.5b) set -- grpo_step_vs_trl.py "$(model qwen2.5-1.5b)" --micro-batch 16 --checkpointing \
+      "${three[@]}" "${beside[@]}" "${quick[@]}" ;;
+    p3) set -- trainer_mfu.py "$(model qwen2.5-1.5b)" --tokens 16384 32768 49152 "${quick[@]}" ;;
+    p4) set -- weight_push.py "$(model qwen2.5-1.5b)" ;;
+    p5) set -- async_vs_sync.py "$smollm2" ;;
+    p6) set -- logprob_gap.py "$smollm2" ;;
+    p7) set -- seven_b.py "$(model qwen2.5-7b)" ;;
+    # One token in 217 of a random model holds a z, which ends a turn as a real model would.
+    p8) set -- validators_wait.py "$(model qwen2.5-1.5b)" --steps 5 --workers 24 'rollout.stop=["z"]' \
+      rollout.max_new_tokens=1500 rollout.max_total_tokens=8192 ;;
+    sources) set -- logprob_sources.py "$smollm2" ;;
+    engine-start) set -- engine_start.py "$smollm2" ;;
+    presets) set -- preset_runs.py "$smollm2" --streams 3 model.fp32_head=true model.fp32_residual=true ;;
+    *) echo "run.sh: there is no bar $bar" >&2; return 2 ;;
+  esac
+  local script=$1
+  shift
+  python3 "$here/$script" "$@" --output "$out/$bar.json" > "$out/$bar.log" 2>&1
+}
+
+code=0
+for bar in "$@"; do
+  echo "== $bar"
+  measure "$bar" || { code=1; echo "$bar failed, see $out/$bar.log" >&2; }
+  tail -n 1 "$out/$bar.log" 2>/dev/null
+done
+exit $code
