@@ -17,6 +17,8 @@ class EnvironmentReply:
     is_done: bool
     is_policy_failure: bool = False
     """True where the policy's output made going on impossible."""
+    is_truncated: bool = False
+    """True where it is done because a limit of its own was reached, not because the work ended."""
     reason: str = ""
     metrics: dict[str, float] = field(default_factory=dict[str, float])
     artifact: dict[str, Any] | None = None

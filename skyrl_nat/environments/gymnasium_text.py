@@ -13,7 +13,8 @@ The first message says what is seen and which actions there are, each later one 
 A task's payload may hold `seed` (int, 0: of the episode), `kwargs` (for `gymnasium.make`), `action_names` (as many as
 there are actions; otherwise the environment's own attribute `action_names`, otherwise their numbers),
 `observation_names` (one for each number of an array) and `instructions` (text before the first observation).
-An answer that is no action's name costs its turn and changes nothing.
+An answer that is no action's name costs its turn and changes nothing. An episode is a success where its rewards sum up
+to what Gymnasium has registered as `reward_threshold`, or to 1 where it has none.
 """
 
 import importlib
@@ -33,6 +34,7 @@ MAX_NUMBERS = 64
 """Larger observations are refused: as text they would fill a context."""
 _OWN_NAMESPACE = "skyrl_nat/"
 _NEXT = "Next action?"
+_ROUNDING = 1e-9
 _spaces = gymnasium.spaces
 
 
@@ -99,6 +101,9 @@ class GymnasiumTextEnv(BaseTextEnv):
         self._seed = int(payload.get("seed", 0))
         self.max_turns = int(extras.get("max_turns", 100))
         self._metrics: dict[str, int] = {"num_turns": 0, "num_broken": 0, "is_terminated": 0, "is_truncated": 0}
+        self._total = 0.0
+        self._enough = self._environment.spec.reward_threshold
+        """Sum of rewards that is a success; None where Gymnasium does not say."""
 
     def init(self, prompt: list[Message]) -> tuple[list[Message], dict[str, Any]]:
         """Begin the episode of the task's seed and return the first messages: those given, or this file's own."""
@@ -132,6 +137,9 @@ class GymnasiumTextEnv(BaseTextEnv):
             self._metrics["num_broken"] += 1
             reason = "not an action"
             text = f"Not understood. Actions: {', '.join(self._actions)}"
+        self._total += reward
+        if self._enough is not None:
+            self._metrics["is_success"] = int(self._total > self._enough - _ROUNDING)
         is_done = bool(terminated or truncated) or self.turns >= self.max_turns
         self._metrics["is_terminated"] = int(terminated)
         self._metrics["is_truncated"] = int(is_done and not terminated)

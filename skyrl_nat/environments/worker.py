@@ -84,6 +84,7 @@ class EnvironmentWorker:
             reward=float(output["reward"]),
             is_done=is_done,
             is_policy_failure=bool(metadata.get("is_policy_failure", False)),
+            is_truncated=is_done and bool(metadata.get("is_truncated", False)),
             reason=str(metadata.get("reason", "")),
             metrics=_numbers(metadata),
             artifact=await self.close(rollout_id) if is_done else None,

@@ -118,6 +118,8 @@ class EnvironmentPlayer:
         draft.metrics.update(reply.metrics)
         if reply.is_policy_failure:
             draft.outcome, draft.reason = Outcome.POLICY_FAILURE, reply.reason
+        elif reply.is_truncated:
+            draft.outcome, draft.reason = Outcome.TRUNCATED, "limit of the environment"
         elif reply.is_done:
             draft.outcome, draft.reason = Outcome.FINISHED, ""
         elif completion.finish_reason is FinishReason.LENGTH:

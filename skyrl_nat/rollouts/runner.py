@@ -104,5 +104,7 @@ class GroupRunner:
 
 def _with_environment_reward(rollout: Rollout) -> Rollout:
     total = rollout.metrics["environment_reward"]
-    reward = RewardResult(total=total, parts={"environment": total}, is_success=total >= 1.0, is_by_turn=True)
+    # Who pays by other measures than a whole of 1 says itself when it is enough.
+    is_success = bool(rollout.metrics.get("is_success", total >= 1.0))
+    reward = RewardResult(total=total, parts={"environment": total}, is_success=is_success, is_by_turn=True)
     return replace(rollout, reward=reward)

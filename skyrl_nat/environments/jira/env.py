@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from skyrl_nat.environments.gymnasium_import import gymnasium
 from skyrl_nat.environments.jira.catalogue import Issue, load_issues, load_workflows, workflow_of
 from skyrl_nat.environments.jira.machine import Machine, State
+from skyrl_nat.environments.jira.optimum import optimal_return
 
 NAMESPACE = "skyrl_nat"
 ENVIRONMENT_IDS: tuple[str, ...] = tuple(f"{NAMESPACE}/{workflow.id}" for workflow in load_workflows().values())
@@ -170,7 +171,9 @@ def register() -> None:
     for workflow in load_workflows().values():
         name = f"{NAMESPACE}/{workflow.id}"
         if name not in gymnasium.registry:
-            gymnasium.register(name, entry_point=f"{__name__}:JiraEnv", kwargs={"workflow": workflow.name})
+            best = optimal_return(load_issues(workflow.name)[0])
+            kwargs = {"workflow": workflow.name}
+            gymnasium.register(name, entry_point=f"{__name__}:JiraEnv", kwargs=kwargs, reward_threshold=best)
 
 
 register()

@@ -91,7 +91,8 @@ def test_worker_sums_the_rewards_of_cart_pole() -> None:
         await worker.create("a", make_tasks("CartPole-v1", 1)[0])
         replies = [await worker.step("a", "0") for _ in range(5)]
         assert replies[-1].is_done
-        assert replies[-1].metrics["is_truncated"] == 1.0
+        assert (replies[-1].is_truncated, replies[0].is_truncated) == (True, False)
+        assert replies[-1].metrics["is_success"] == 0.0, "475 would be enough"
         await worker.shutdown()
         return sum(reply.reward for reply in replies)
 
@@ -108,6 +109,7 @@ def test_jira_environment_is_played_to_its_optimum_by_tool_names(environment_id:
     optimum = find_optimum(inner.issues[0])
     outputs = [environment.step(name) for name in optimum.tools]
     assert sum(output["reward"] for output in outputs) == pytest.approx(optimum.value)
+    assert [output["metadata"]["is_success"] for output in outputs] == [0] * (len(outputs) - 1) + [1]
     assert outputs[-1]["done"]
     environment.close()
 

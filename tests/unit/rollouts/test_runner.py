@@ -76,6 +76,16 @@ def test_turn_limit_truncates():
     assert (rollout.outcome, rollout.reason, len(rollout.turns)) == (Outcome.TRUNCATED, "turn limit", 3)
 
 
+def test_environment_that_ends_by_a_limit_of_its_own_truncates():
+    class Limited(World):
+        async def step(self, rollout_id, action):
+            return replace(await super().step(rollout_id, action), is_truncated=True)
+
+    rollout = play(Engine(), Limited(turns=1)).rollouts[0]
+    assert (rollout.outcome, rollout.reason) == (Outcome.TRUNCATED, "limit of the environment")
+    assert rollout.reward is not None
+
+
 def test_prompt_without_room_is_an_infrastructure_failure_and_says_so():
     """Row 54, EN-04: nothing is cut from a prompt."""
     rollout = play(Engine(), World(), max_total_tokens=2, max_new_tokens=1).rollouts[0]

@@ -3,6 +3,7 @@
 import asyncio
 from dataclasses import replace
 
+import pytest
 from scripted_group import Engine, World, play, score_by_name
 
 from skyrl_nat.errors import WorkerError
@@ -63,6 +64,17 @@ def test_a_rollout_is_scored_while_others_are_played():
     group = play(Slow(), World(turns=1), score=score, num_rollouts=2)
     assert [rollout.rollout_id for rollout in group.valid_rollouts] == ["train-9-0", "train-9-1"]
     assert group.score_s >= 0.05, "what was waited for after the last one was played"
+
+
+@pytest.mark.parametrize(("said", "is_success"), [({}, False), ({"is_success": 1.0}, True)])
+def test_without_a_validator_an_environment_may_say_what_is_enough(said: dict[str, float], is_success: bool):
+    class Saying(World):
+        async def step(self, rollout_id, action):
+            return replace(await super().step(rollout_id, action), metrics=said)
+
+    reward = play(Engine(), Saying(turns=3), score=None).rollouts[0].reward
+    assert reward is not None
+    assert (reward.total, reward.is_success) == (0.75, is_success)
 
 
 def test_without_a_validator_the_step_rewards_add_up():
