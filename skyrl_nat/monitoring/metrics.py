@@ -6,6 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from skyrl_nat.types import FinishReason, Outcome, RolloutGroup
 
+_OWN = {"retries", "environment_reward"}
+"""Numbers of a rollout that are not the environment's."""
+
 
 def mean(values: Iterable[float]) -> float:
     """Return the mean of the values that are known; NaN stands for one that is not, and for the mean of nothing."""
@@ -26,7 +29,8 @@ def group_metrics(groups: Sequence[RolloutGroup]) -> dict[str, float]:
     """Return reward, outcome, length and spread figures of a batch.
 
     Statistics are over rollouts that have a verdict; those without are counted, never averaged as 0. A part of the
-    reward that not all of them have has its count beside its mean. What nothing is known of is absent.
+    reward that not all of them have has its count beside its mean. Numbers that environments give of their rollouts are
+    averaged over those that have them. What nothing is known of is absent.
     """
     rollouts = [rollout for group in groups for rollout in group.rollouts]
     valid = [rollout for group in groups for rollout in group.valid_rollouts]
@@ -61,7 +65,17 @@ def group_metrics(groups: Sequence[RolloutGroup]) -> dict[str, float]:
         metrics[f"reward/{name}/mean"] = mean(values)
         if len(_known(values)) < len(valid):
             metrics[f"reward/{name}/count"] = float(len(_known(values)))
+    metrics |= _said_by_environments(rollout.metrics for rollout in valid)
     return {name: value for name, value in metrics.items() if not math.isnan(value)}
+
+
+def _said_by_environments(said: Iterable[Mapping[str, float]]) -> dict[str, float]:
+    """Return the mean of every number that environments give of their rollouts (`get_metrics`)."""
+    columns: dict[str, list[float]] = defaultdict(list)
+    for metrics in said:
+        for name in metrics.keys() - _OWN:
+            columns[name].append(metrics[name])
+    return {f"environment/{name}/mean": mean(columns[name]) for name in sorted(columns)}
 
 
 def staleness_metrics(groups: Sequence[RolloutGroup], version: int) -> dict[str, float]:

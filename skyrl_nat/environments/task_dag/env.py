@@ -12,6 +12,8 @@ from skyrl_nat.environments.task_dag.payload import Decomposition, node_json, pa
 from skyrl_nat.environments.task_dag.plan import check_plan, normal_nodes
 from skyrl_nat.environments.task_dag.prompts import build_prompt, observation
 from skyrl_nat.environments.task_dag.protocol import Broken, Stop, parse_answer
+from skyrl_nat.environments.task_dag.simulation import simulate
+from skyrl_nat.environments.task_dag.task_types import CALM
 from skyrl_nat.rewards.validators import Validator
 from skyrl_nat.types import Message, RewardResult, Task
 
@@ -109,10 +111,24 @@ class TaskDagEnv(BaseTextEnv):
             "is_broken_answer": int(bool(self._reason) and self._is_valid),
             "is_invalid_plan": int(not self._is_valid),
         }
+        if self._is_done and self._nodes:
+            metrics |= self._plan_metrics()
         if self._result is not None:
             metrics["is_success"] = int(self._result.is_success)
             metrics.update({f"reward_{name}": value for name, value in self._result.parts.items()})
         return metrics
+
+    def _plan_metrics(self) -> dict[str, float]:
+        """Return size and shape of the plan, and what it takes where all goes as planned."""
+        graph = PlanGraph(self._nodes)
+        serial = sum(CALM[graph.node(leaf).type].hours for leaf in graph.leaves)
+        hours = simulate(graph, num_workers=self._request.num_workers, types=CALM).hours
+        return {
+            "num_tasks": len(graph.leaves),
+            "depth": graph.depth(),
+            "execution_h": hours,
+            "parallelism_ratio": serial / hours if hours else 1.0,
+        }
 
     def _decompose(self, answer: Decomposition) -> str:
         """Add the subtasks; returns why they make no plan, empty where they do."""

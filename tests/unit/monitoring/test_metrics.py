@@ -45,6 +45,15 @@ def test_means_are_over_rollouts_with_a_verdict_and_zero_is_a_verdict():
     assert metrics["rollout/num_valid"] == 2
 
 
+def test_what_environments_say_is_averaged_over_those_that_say_it():
+    one = replace(rollout(1.0), metrics={"depth": 3.0, "retries": 1.0, "environment_reward": 7.0})
+    two = replace(rollout(0.0), metrics={"depth": 4.0, "width": 2.0})
+    lost = replace(rollout(None, outcome=Outcome.INFRASTRUCTURE_FAILURE), metrics={"depth": 99.0})
+    metrics = group_metrics([group(one, two, lost)])
+    found = {name: value for name, value in metrics.items() if name.startswith("environment/")}
+    assert found == {"environment/depth/mean": 3.5, "environment/width/mean": 2.0}
+
+
 def test_suspects_are_counted_among_all_that_were_judged_and_screened_ones_are_no_verdict():
     suspected = RewardResult(total=1.0, parts={"p": 1.0}, is_success=True, suspicions=["early exit: a.py:1"])
     screened = replace(rollout(1.0, outcome=Outcome.SCREENED), reward=suspected)

@@ -115,6 +115,15 @@ def test_nothing_is_paid_after_a_good_end_either() -> None:
     assert [env.step(STOP)["reward"] for _ in range(3)] == [1.0, 0.0, 0.0]
 
 
+def test_at_the_end_the_plan_is_described() -> None:
+    """10 hours of work in 7; nothing is said of a plan that is not finished."""
+    env = environment()
+    assert "execution_h" not in env.step(split(*GOOD))["metadata"]
+    found = env.step(STOP)["metadata"]
+    assert (found["num_tasks"], found["depth"], found["execution_h"]) == (4, 1, 7.0)
+    assert found["parallelism_ratio"] == pytest.approx(10 / 7)
+
+
 def test_without_the_hidden_half_the_judge_sits_elsewhere() -> None:
     env = environment(is_judged=False)
     env.step(split(*GOOD))
