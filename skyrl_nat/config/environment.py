@@ -109,6 +109,9 @@ class EnvironmentConfig:
     """Protocol of `nat_agent`."""
     reward_weights: dict[str, float] = field(default_factory=dict[str, float])
     """Weights of the reward parts by name; empty means the family's own. They are divided by their sum."""
+    baseline_success: list[float] = field(default_factory=lambda: [0.0, 1.0])
+    """Lowest and highest success of a baseline on the held-out tasks (`scripts/collect_baseline.py`) from which a
+    comparison can be told: with less the tasks are too hard for it, with more there is nothing to gain."""
     screen: Screen = Screen.log
     slow_checks: SlowChecks = SlowChecks.evaluation
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
@@ -127,6 +130,13 @@ class EnvironmentConfig:
             "be >= 200",
             self.max_observation_chars,
             "The default is 2000.",
+        )
+        require(
+            len(self.baseline_success) == 2 and 0 <= self.baseline_success[0] <= self.baseline_success[1] <= 1,
+            "environment.baseline_success",
+            "be two shares in [0, 1], the lower one first",
+            self.baseline_success,
+            "The default is [0.0, 1.0], any.",
         )
         for name, weight in self.reward_weights.items():
             require(

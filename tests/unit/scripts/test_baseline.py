@@ -1,18 +1,23 @@
 """The scripts around a comparison say the commands that they stand for."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "scripts"))
 
-from collect_baseline import baseline_arguments  # noqa: E402
+import collect_baseline  # noqa: E402
 from compare_baseline_trained import steps_of  # noqa: E402
 
 
 def test_the_baseline_is_the_model_that_the_config_trains(tmp_path):
-    found = baseline_arguments([str(tmp_path), "--samples", "4", f"model.path={tmp_path}/m", "seed=3"])
+    _, found = collect_baseline.baseline_arguments(
+        [str(tmp_path), "--samples", "4", f"model.path={tmp_path}/m", "seed=3"]
+    )
     assert found == [
         "evaluate",
         f"{tmp_path}/m",
@@ -23,7 +28,36 @@ def test_the_baseline_is_the_model_that_the_config_trains(tmp_path):
         f"model.path={tmp_path}/m",
         "seed=3",
     ]
-    assert baseline_arguments([str(tmp_path)])[1] == "smollm2-135m-instruct"
+    assert collect_baseline.baseline_arguments([str(tmp_path)])[1][1] == "smollm2-135m-instruct"
+
+
+@pytest.mark.parametrize(
+    ("success", "said"),
+    [
+        (0.5, ""),
+        (0.95, ""),
+        (0.49, "between 50% and 95% (environment.baseline_success), found 49.0%"),
+        (0.96, "found 96.0%"),
+        (None, "found no verdict"),
+    ],
+)
+def test_a_baseline_that_tells_little_is_exit_code_3(
+    success: float | None,
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    def evaluate(arguments: list[str]) -> int:
+        written = {collect_baseline.GREEDY: {"success": {"value": success}}}
+        (Path(arguments[3]) / collect_baseline.RESULT).write_text(json.dumps(written))
+        return 0
+
+    monkeypatch.setattr(collect_baseline, "main", evaluate)
+    code = collect_baseline.collect([str(tmp_path), "environment=task_dag"])
+    assert code == (collect_baseline.INSANE if said else 0)
+    assert said in capsys.readouterr().err
+    assert collect_baseline.collect([str(tmp_path)]) == (3 if success is None else 0), "other families take any"
 
 
 def test_a_run_is_evaluated_and_then_compared():
