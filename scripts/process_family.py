@@ -9,8 +9,8 @@ from pathlib import Path
 
 import psutil
 
-POOL = "event_engine"
-"""gRPC's own threads: at least as many as there are cores (from 4 to 16), and more while there is more to do."""
+POOLS = ("event_engine", "default-executo")
+"""gRPC's own threads, by the names that the kernel keeps: some for each core, and more while there is more to do."""
 
 
 @dataclass(slots=True)
@@ -20,7 +20,7 @@ class Held:
     processes: int = 0
     zombies: int = 0
     threads: int = 0
-    """But for gRPC's pool."""
+    """But for gRPC's pools."""
     files: int = 0
     """Open file descriptors."""
     resident_mib: float = 0.0
@@ -65,8 +65,8 @@ def _sizes(pid: int) -> dict[str, float]:
 
 
 def _threads(pid: int) -> int:
-    """Return the number of threads that are not of gRPC's pool."""
-    return sum(number for name, number in thread_names(pid).items() if name != POOL)
+    """Return the number of threads that are not of gRPC's pools."""
+    return sum(number for name, number in thread_names(pid).items() if name not in POOLS)
 
 
 def thread_names(pid: int) -> dict[str, int]:

@@ -86,9 +86,13 @@ class ThreadedHost(_Host):
         """Run one method of the worker."""
         return getattr(self._target, method)(*args, **kwargs)
 
-    def hold(self, method: str, *args: Any) -> list[Any]:
-        """Run one method of the worker and keep the result; return a reference to it, in a list."""
-        return [ray.put(self.call(method, *args))]
+    @ray.method(num_returns=2)
+    def hold(self, method: str, *args: Any) -> tuple[bool, Any]:
+        """Run one method of the worker; its result is an object by itself, beside the word that it is there.
+
+        An object that an actor puts into the store and hands out leaves some bytes behind in the actor for ever.
+        """
+        return True, self.call(method, *args)
 
     @ray.method(concurrency_group="background")
     def beside(self, method: str, *args: Any) -> Any:

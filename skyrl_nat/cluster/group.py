@@ -182,8 +182,9 @@ class ActorGroup:
 
     async def call_opaque(self, rank: int, method: str, *args: Any) -> Any:
         """Call a method on one actor with blocking methods; its result stays there until others are passed it."""
-        ref = self._handles[rank].hold.remote(method, *args)
-        return (await self._one(rank, method, ref, self._timeout_s))[0]
+        is_there, result = self._handles[rank].hold.remote(method, *args)
+        await self._one(rank, method, is_there, self._timeout_s)
+        return result
 
     def tell(self, rank: int, method: str, *args: Any) -> None:
         """Start a call that nobody waits for."""

@@ -40,12 +40,12 @@ def test_rays_own_servers_may_keep_a_little_of_each_fault_and_nobody_else_anythi
     assert report.grown({"shared memory: mib": rising(1.1, 3)}, faults_per_hour=120) == ["shared memory: mib"]
 
 
-def test_threads_of_grpcs_pool_are_not_counted(monkeypatch: pytest.MonkeyPatch):
+def test_threads_of_grpcs_pools_are_not_counted(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(str(Path(__file__).parents[3] / "scripts"))
     family = importlib.import_module("process_family")
     before = family.held(family.family(os.getpid())[:1]).threads
-    ended, named = threading.Event(), threading.Barrier(3)
-    threads = [threading.Thread(target=_wait_as, args=(name, named, ended)) for name in (family.POOL, "ours")]
+    ended, named = threading.Event(), threading.Barrier(4)
+    threads = [threading.Thread(target=_wait_as, args=(name, named, ended)) for name in (*family.POOLS, "ours")]
     for thread in threads:
         thread.start()
     named.wait(10)
