@@ -182,7 +182,7 @@ class ActorGroup:
 
     async def call_opaque(self, rank: int, method: str, *args: Any) -> Any:
         """Call a method on one actor with blocking methods; its result stays there until others are passed it."""
-        is_there, result = self._handles[rank].hold.remote(method, *args)
+        is_there, result = cast("tuple[Any, Any]", self._handles[rank].hold.remote(method, *args))
         await self._one(rank, method, is_there, self._timeout_s)
         return result
 
