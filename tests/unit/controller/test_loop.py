@@ -31,6 +31,7 @@ def failing_run(folder: Path, groups: list[RolloutGroup]) -> Any:
     return SimpleNamespace(
         step=6,
         total_steps=9,
+        is_over=lambda: False,
         evaluations=[SimpleNamespace(step=6)],
         push_weights=nothing,
         begin_step=nothing,
