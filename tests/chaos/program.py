@@ -145,9 +145,10 @@ def follow_calls(plan: Plan) -> None:
 
 def label_of(args: tuple[Any, ...]) -> str:
     """Return `train` or `eval` of the rollout that a call is about, empty where it is about none."""
-    first = args[-1][0] if args and isinstance(args[-1], list) and args[-1] else args[0] if args else ""
-    name = getattr(first, "request_id", None) or getattr(first, "rollout_id", None) or first
-    return name.partition("-")[0] if isinstance(name, str) else ""
+    names = (
+        getattr(one, "request_id", None) or getattr(one, "rollout_id", None) or one for one in (*args[:1], *args[-1:])
+    )
+    return next((name.partition("-")[0] for name in names if isinstance(name, str)), "")
 
 
 def follow_files(plan: Plan) -> None:
