@@ -107,7 +107,7 @@ async def open_run(
 
 @contextlib.asynccontextmanager
 async def _start_not_collected() -> AsyncIterator[None]:
-    """Let the garbage collector pass over what is there by now: a fifth of the controller's time went into that."""
+    """Let the garbage collector pass over what is there by now: looking through it again and again takes long."""
     gc.collect()
     gc.freeze()
     try:
