@@ -10,7 +10,7 @@ which kto, sft and offline_grpo learn. `--streams` runs go on at once, each with
 import argparse
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,13 @@ def _summary(run: Any, num_steps: int) -> dict[str, Any]:
     }
 
 
+def write(path: Path, raw: dict[str, Any], num_runs: int) -> None:
+    """Write what is known so far; a run that is not over has not gone well."""
+    raw["runs"].sort(key=lambda row: (row.get("preset", ""), row.get("form", "")))
+    failed = num_runs - sum(bool(row.get("is_ok")) for row in raw["runs"])
+    write_result(path, "presets", float(failed), "runs that failed", 0.0, is_met=failed == 0, raw=raw)
+
+
 def main() -> int:
     """Run all and write the JSON."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -89,25 +96,25 @@ def main() -> int:
     parser.add_argument("--streams", type=int, default=2)
     parser.add_argument("--limit-s", type=float, default=240, help="of each run, its start included")
     options, overrides = parse(parser)
-    raw: dict[str, Any] = {"steps": options.steps, "overrides": overrides}
+    raw: dict[str, Any] = {"steps": options.steps, "overrides": overrides, "runs": []}
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.streams) as pool:
         if set(options.presets) & set(OFFLINE):
             raw[RECORDING] = attempt(
                 RECORDING,
                 lambda: run_preset("grpo", "full", Path(folder), options, overrides, name=RECORDING),
             )
-        runs = {
-            (preset, form): pool.submit(
+        runs = [
+            pool.submit(
                 attempt,
                 f"{preset}-{form}",
                 lambda preset=preset, form=form: run_preset(preset, form, Path(folder), options, overrides),
             )
             for preset in options.presets
             for form in options.forms
-        }
-        raw["runs"] = [found.result() for found in runs.values()]
-    failed = sum(not row.get("is_ok") for row in raw["runs"])
-    write_result(options.output, "presets", float(failed), "runs that failed", 0.0, is_met=failed == 0, raw=raw)
+        ]
+        for done in as_completed(runs):
+            raw["runs"].append(done.result())
+            write(options.output, raw, len(runs))  # after each, so that a time limit loses few
     return 0
 
 

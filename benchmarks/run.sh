@@ -4,7 +4,7 @@
 #   usage: bash benchmarks/run.sh OUT SMOLLM2_FOLDER BAR [BAR ...]
 #
 #   one card    p1 p1-1.5b p2 p2-1.5b p3 p4 p6 sources engine-start presets
-#   two cards   p4 p5 p7 p8 (SKYRL_NAT_SANDBOX_PYTHON names an interpreter with NAT)
+#   two cards   p4 p5 p7 p8 p8-apart (SKYRL_NAT_SANDBOX_PYTHON names an interpreter with NAT)
 #
 # Writes OUT/BAR.json and OUT/BAR.log; random models of 1.5B and 7B are made in OUT/models once. A bar that fails does not
 # stop the others; the exit code is then 1. TRL must be there for p2 and p2-1.5b (benchmarks/requirements.txt).
@@ -44,7 +44,9 @@ measure() {
       rollout.max_new_tokens=1500 rollout.max_total_tokens=8192 ;;
     sources) set -- logprob_sources.py "$smollm2" ;;
     engine-start) set -- engine_start.py "$smollm2" ;;
-    presets) set -- preset_runs.py "$smollm2" --streams 3 model.fp32_head=true model.fp32_residual=true ;;
+    p8-apart) set -- validators_wait.py "$(model qwen2.5-1.5b)" --apart --steps 5 --workers 24 'rollout.stop=["z"]' \
+      rollout.max_new_tokens=1500 rollout.max_total_tokens=8192 ;;
+    presets) set -- preset_runs.py "$smollm2" --streams 5 model.fp32_head=true model.fp32_residual=true ;;
     *) echo "run.sh: there is no bar $bar" >&2; return 2 ;;
   esac
   local script=$1

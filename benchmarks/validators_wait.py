@@ -1,9 +1,10 @@
 """The share of a step in which GPUs have nothing to do because validators and sandboxes work (bar P8).
 
 usage: python benchmarks/validators_wait.py MODEL_FOLDER --output FILE [--steps 4] [--tasks 16] [--rollouts 8]
-       [--gpus 2] [--workers 8] [--limit-s 400] [OVERRIDES ...]
+       [--gpus 2] [--apart] [--workers 8] [--limit-s 400] [OVERRIDES ...]
 
-Multi-turn NAT rollouts of the library's sample, colocated. A small model would give validators nothing to do, so that
+Multi-turn NAT rollouts of the library's sample, colocated, or with `--apart` engines on cards of their own and
+staleness 1. A small model would give validators nothing to do, so that
 every environment gets the actions of the task's own solution, written, checked and tested file by file, and verdicts
 are given on that solution; the tokens are the policy's (`--as-played` leaves both as they are). An engine waits for
 validators while it has no request, the batch is not there yet, and an environment's call or a verdict is under way; the
@@ -154,7 +155,8 @@ async def watched(run: Run, watch: Watch) -> dict[str, Any]:
 def measure(folder: Path, options: argparse.Namespace, overrides: list[str]) -> dict[str, Any]:
     """Play and train."""
     chosen = [
-        *layout(num_gpus=options.gpus),
+        *layout(num_gpus=options.gpus, is_apart=options.apart),
+        f"trainer.staleness={int(options.apart)}",
         f"model.path={options.model}",
         "environment=nat_agent_multi_turn",
         f"environment.train_files=['{TASKS}']",
@@ -189,6 +191,7 @@ def main() -> int:
     parser.add_argument("--tasks", type=int, default=16)
     parser.add_argument("--rollouts", type=int, default=8)
     parser.add_argument("--gpus", type=int, default=2)
+    parser.add_argument("--apart", action="store_true", help="engines on cards of their own, one batch ahead")
     parser.add_argument("--workers", type=int, default=8, help="environment workers, and as many reward workers")
     parser.add_argument("--as-played", action="store_true", help="judge what the policy says, not the solutions")
     parser.add_argument("--limit-s", type=float, default=400)
