@@ -3,7 +3,8 @@
 usage: python benchmarks/preset_runs.py MODEL_FOLDER --output FILE [--steps 20] [--presets grpo dapo ...]
        [--forms full lora] [--streams 2] [--limit-s 240] [OVERRIDES ...]
 
-A run fails where it does not end with 0 or counts an alarm at any step. A first run of grpo writes the rollouts on
+A run fails where it does not end with 0 or counts an alarm at any step; after each push the engine's weights are compared
+with the policy's by checksum. A first run of grpo writes the rollouts on
 which kto, sft and offline_grpo learn. `--streams` runs go on at once, each with an engine of its own on the card.
 """
 
@@ -28,6 +29,7 @@ SMALL = (
     "rollout.max_new_tokens=64",
     "rollout.max_total_tokens=320",
     "engine.max_num_seqs=16",
+    "weight_sync.verify_checksums=true",
 )
 SHARED_GPU = (
     "engine.gpu_memory_fraction=0.15",
