@@ -23,17 +23,17 @@ PRESETS = sorted(path.stem for path in (Path(__file__).parents[1] / "conf" / "al
 OFFLINE = ("kto", "offline_grpo", "sft")
 FORMS = {"full": ["optimizer.lr=1e-6"], "lora": ["model.lora.rank=16", "optimizer.lr=2e-5"]}
 SMALL = (
-    "trainer.tasks_per_step=4",
-    "trainer.rollouts_per_task=4",
-    "trainer.micro_batch_tokens=4096",
+    "trainer.tasks_per_step=16",
+    "trainer.rollouts_per_task=8",
+    "trainer.micro_batch_tokens=16384",
     "rollout.max_new_tokens=64",
     "rollout.max_total_tokens=320",
-    "engine.max_num_seqs=16",
+    "engine.max_num_seqs=128",
     "weight_sync.verify_checksums=true",
 )
 SHARED_GPU = (
     "engine.gpu_memory_fraction=0.15",
-    "engine.extra.compilation_config.cudagraph_capture_sizes=[1,2,4,8,16]",
+    "engine.extra.compilation_config.cudagraph_capture_sizes=[1,2,4,8,16,32,64,128]",
     # Engines that profile the card's memory stop where another process frees some meanwhile.
     f"+engine.extra.kv_cache_memory_bytes={2 * 2**30}",
 )
