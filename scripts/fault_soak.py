@@ -46,6 +46,8 @@ END_S = 180.0
 """To end the run in order."""
 LEAVE_S = 15.0
 """To its last processes, after that."""
+LAST_CHARS = 6000
+"""Of the run's output, kept where something was wrong."""
 LOOK_EVERY_S = 0.5
 PR_SET_CHILD_SUBREAPER = 36
 NO_LIMIT = 1_000_000
@@ -214,8 +216,11 @@ def main() -> int:
         with contextlib.suppress(KeyboardInterrupt):
             soak.watch(60 * options.minutes)
         left, steps = soak.end(), steps_of(soak.metrics)
+        last_words = soak.output.read_text(errors="replace")[-LAST_CHARS:]
     found = report(soak.samples, soak.faults.done, left, steps=steps, warm_s=60 * options.warm_minutes)
     found = {"seed": options.seed, "longest_wait_s": round(soak.longest_wait_s, 1), **found}
+    if found["wrong"]:
+        found["last_words"] = last_words
     text = json.dumps(found, indent=1)
     print(text)
     if options.out is not None:
