@@ -25,8 +25,8 @@ from typing import Any
 from skyrl_nat.config.environment import EnvironmentConfig, SandboxConfig
 from skyrl_nat.data.specs import load_tasks
 from skyrl_nat.environments.nat_agent.asking import job_arguments
-from skyrl_nat.environments.nat_agent.own_tests import run_own_tests
 from skyrl_nat.environments.nat_agent.payload import parse_hidden, parse_spec
+from skyrl_nat.environments.nat_agent.plays import run_own_tests
 from skyrl_nat.environments.nat_agent.static_checks import check_files
 from skyrl_nat.environments.nat_agent.validator import NatAgentValidator
 from skyrl_nat.sandbox.base import Sandbox, SandboxJob

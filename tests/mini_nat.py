@@ -9,6 +9,7 @@ import asyncio
 import builtins
 import json
 import sys
+import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -156,11 +157,17 @@ class Package:
         return await (self.watch(function, value) if self.watch else function.answer(value))
 
 
+_PARSING = threading.Lock()
+"""Python 3.11 makes one tree at a time (`patterns.parse_python`)."""
+
+
 def run_module(source: str, scope: dict[str, Any]) -> None:
     """Run a module without its imports of NAT and of the package: their names are in the scope."""
-    tree = ast.parse(source)
-    tree.body = [node for node in tree.body if not isinstance(node, ast.ImportFrom) or node.module == "typing"]
-    exec(compile(tree, "package", "exec"), scope)
+    with _PARSING:
+        tree = ast.parse(source)
+        tree.body = [node for node in tree.body if not isinstance(node, ast.ImportFrom) or node.module == "typing"]
+        code = compile(tree, "package", "exec")
+    exec(code, scope)
 
 
 def _validate(job: SandboxJob) -> Output:

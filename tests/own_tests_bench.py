@@ -10,6 +10,7 @@ from nat_tasks import answer, halves, make_task
 
 from skyrl_nat.environments.nat_agent.oracle import ReferenceOracle
 from skyrl_nat.environments.nat_agent.own_tests import OwnTestsJudge, Worth
+from skyrl_nat.environments.nat_agent.plays import SpareServers
 from skyrl_nat.environments.nat_agent.static_checks import check_files
 from skyrl_nat.sandbox.base import SandboxJob
 from skyrl_nat.types import Task
@@ -42,14 +43,16 @@ class Bench:
         self.task: Task = make_task(num_tests=2)
         self.files = answer(self.task) | {PATH: HEAD + tests}
         self.sandbox, self.oracle = MiniNat(change), OracleSandbox()
+        self.num_servers = 1
 
     def judge(self, seed: int = 0, **bodies: str) -> Worth:
         spec, hidden = halves(self.task)
         files = self.files | {"agent/register.py": answer(self.task, **bodies)["agent/register.py"]}
         static = check_files(spec, files)
-        return OwnTestsJudge(self.sandbox, ReferenceOracle(self.oracle)).judge(
-            spec, hidden, static, random.Random(seed)
-        )
+        spares = SpareServers(self.num_servers)
+        judge = OwnTestsJudge(self.sandbox, ReferenceOracle(self.oracle), spares)
+        with spares.claimed():
+            return judge.judge(spec, hidden, static, random.Random(seed))
 
     @property
     def tables(self) -> list[Output]:

@@ -16,12 +16,13 @@ import random
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from time import monotonic
+from functools import partial
 from typing import Any
 
 from skyrl_nat.environments.nat_agent.mutants import mutate_all, plain, restate
 from skyrl_nat.environments.nat_agent.oracle import Call, ReferenceOracle, UnansweredError
 from skyrl_nat.environments.nat_agent.payload import AgentSpec, HiddenSpec, Mutant
+from skyrl_nat.environments.nat_agent.plays import Play, Plays, SpareServers, run_own_tests
 from skyrl_nat.environments.nat_agent.recorded_calls import (
     Report,
     Table,
@@ -35,10 +36,8 @@ from skyrl_nat.environments.nat_agent.recorded_calls import (
     without_new_refusals,
 )
 from skyrl_nat.environments.nat_agent.static_checks import StaticReport, is_test_file
-from skyrl_nat.sandbox.base import Sandbox, SandboxJob
+from skyrl_nat.sandbox.base import Sandbox
 
-MAX_SECONDS = 30.0
-"""For all runs of one answer's tests."""
 MAX_MUTANTS_OF_A_TOOL = 3
 MAX_OWN_MUTANTS = 2
 MAX_TRIES = 8
@@ -64,10 +63,9 @@ class Worth:
 class OwnTestsJudge:
     """Judges the tests of one answer."""
 
-    def __init__(self, sandbox: Sandbox, oracle: ReferenceOracle) -> None:
-        """Keep where the tests run and who knows the answers."""
-        self._sandbox = sandbox
-        self._oracle = oracle
+    def __init__(self, sandbox: Sandbox, oracle: ReferenceOracle, spares: SpareServers) -> None:
+        """Keep where the tests run, who knows the answers, and how many servers may run tests before their turn."""
+        self._sandbox, self._oracle, self._spares = sandbox, oracle, spares
 
     def judge(self, spec: AgentSpec, hidden: HiddenSpec, static: StaticReport, rng: random.Random) -> Worth:
         """Return the worth of the package's own tests.
@@ -93,7 +91,8 @@ class OwnTestsJudge:
             return Worth(findings=findings)
         seen = _Seen(calls, callers, calling)
         try:
-            worth = _Examination(self._sandbox, spec, static, seen, rng).judge(self._oracle, hidden)
+            with Plays(partial(run_own_tests, self._sandbox, spec, static), self._spares) as plays:
+                worth = _Examination(plays, spec, static, seen, rng).judge(self._oracle, hidden)
         except (UnansweredError, RecursionError, ValueError) as error:
             return Worth(findings=[*findings, f"own tests: cannot be judged: {error}"[:300]])
         return replace(worth, findings=[*findings, *worth.findings])
@@ -102,11 +101,8 @@ class OwnTestsJudge:
 class _Examination:
     """Looks closely at tests that pass and call a tool."""
 
-    def __init__(
-        self, sandbox: Sandbox, spec: AgentSpec, static: StaticReport, seen: "_Seen", rng: random.Random
-    ) -> None:
-        self._sandbox, self._spec, self._static, self._seen, self._rng = sandbox, spec, static, seen, rng
-        self._until = monotonic() + MAX_SECONDS
+    def __init__(self, plays: Plays, spec: AgentSpec, static: StaticReport, seen: "_Seen", rng: random.Random) -> None:
+        self._plays, self._spec, self._static, self._seen, self._rng = plays, spec, static, seen, rng
         self._files = static.files
         """The package beside which all tables are played: if only its code is looked at, they are all the same."""
 
@@ -119,26 +115,35 @@ class _Examination:
             self._files = mistakes[0].files
         rounds = _rounds(self._spec, hidden.mutants, self._rng)
         right, *wrong = self._ask(oracle, hidden, rounds)
-        share, inside = self._right(mistakes or [], right)
+        beside = self._touching(mistakes or [])
+        quiet = [without_new_refusals(table, right) for table in wrong]
+        own = [(mistake, without_new_refusals(right | mistake.changed, right)) for mistake in mistakes or []]
+        own = [(mistake, table) for mistake, table in own if table != right]
+        # All of them are known now, and played in the order in which they are looked at.
+        same = [(self._files, table) for table in [*quiet, *(table for _, table in own)]]
+        passing = self._passing([*((mistake.files, right) for mistake in beside), *same])
+        share, inside = self._right(beside, right, passing)
         if share < 1.0:
             finding = "own tests: they fail on a right implementation"
             return Worth(correct=len(tests) / wanted, right=share, findings=[finding])
-        killed = [noticed - inside for noticed in self._notice_wrong(rounds, wrong, right)]
-        own = [set[str]()]  # where mistakes change nothing that the tests see
-        if mistakes != []:
-            own = [noticed - inside for noticed in self._notice_mistakes(mistakes or [], right)]
-        noticing: set[str] = set().union(*killed, *own)
+        mutated = zip(rounds, quiet, wrong, strict=True)
+        killed = [noticed - inside for noticed in self._notice_wrong(mutated, right, passing)]
+        caught = [noticed - inside for noticed in self._notice_mistakes(own, passing)]
+        if mistakes == []:
+            caught = [set[str]()]  # where mistakes change nothing that the tests see
+        noticing: set[str] = set().union(*killed, *caught)
         looking = noticing | self._looking(tests - noticing - inside, right)
         # One test that looks closely does not pay for others that hardly do.
         enough = min(1.0, len(noticing) / ((asked + 1) // 2))
-        discerning = min(1.0, _share(killed) / ENOUGH) * _share(own) * enough
+        discerning = min(1.0, _share(killed) / ENOUGH) * _share(caught) * enough
         findings: list[str] = []
         if blind := len(tests - looking):
             findings.append(f"own tests: {blind} call a tool and do not look at what it answers")
         if discerning < 1.0:
             findings.append(
                 f"own tests: they notice {sum(map(bool, killed))} of {len(killed)} wrong implementations and "
-                f"{sum(map(bool, own))} of {len(own)} mistakes in the package; {len(noticing)} tests notice anything"
+                f"{sum(map(bool, caught))} of {len(caught)} mistakes in the package; "
+                f"{len(noticing)} tests notice anything"
             )
         return Worth(correct=len(looking) / wanted, right=share, discerning=discerning, findings=findings)
 
@@ -153,11 +158,8 @@ class _Examination:
         if all(text == plain(static.files[path]) for path, text in versions[0].items()):
             return None
         untouched = set(self._seen.tests)
-        for mutated in versions:
-            if sum(mistake.says_otherwise for mistake in found) >= (MAX_OWN_MUTANTS if untouched else 1):
-                break
-            files = static.files | mutated
-            reports = self._run(files, None)
+        tries = [static.files | mutated for mutated in versions]
+        for files, reports in zip(tries, self._plays.each((files, None) for files in tries), strict=True):
             again = recorded_calls(reports)
             both = {key: (again[key], call) for key, call in self._seen.calls.items() if key in again}
             changed = {key: own_answer(now) for key, (now, before) in both.items() if not agree(now, before)}
@@ -165,6 +167,8 @@ class _Examination:
                 before = {key: own_answer(self._seen.calls[key]) for key in changed}
                 found.append(_Mistake(files, changed, without_new_refusals(changed, before) != before))
                 untouched -= self._seen.makers_of(changed)
+            if sum(mistake.says_otherwise for mistake in found) >= (MAX_OWN_MUTANTS if untouched else 1):
+                break
         return found
 
     def _ask(self, oracle: ReferenceOracle, hidden: HiddenSpec, rounds: Sequence[Mapping[str, str]]) -> list[Table]:
@@ -177,66 +181,77 @@ class _Examination:
         strangers = answers_to_strangers(calls)
         return [table_of(calls, row) | strangers for row in oracle.answers(hidden, asked, [{}, *rounds])]
 
-    def _right(self, mistakes: Sequence["_Mistake"], right: Table) -> tuple[float, set[str]]:
+    def _touching(self, mistakes: Sequence["_Mistake"]) -> list["_Mistake"]:
+        """Return the first mistake, and each that does something to a test that no other before it has touched."""
+        found, untouched = list["_Mistake"](), set(self._seen.tests)
+        for mistake in mistakes:
+            if touched := untouched & self._seen.makers_of(mistake.changed):
+                found.append(mistake)
+                untouched -= touched
+        return found
+
+    def _right(self, beside: Sequence["_Mistake"], right: Table, passing: Iterator[set[str]]) -> tuple[float, set[str]]:
         """Return R, and the tests that look inside: their tools answer rightly, only the package has mistakes.
 
-        What passes beside mistakes passes without them. A further mistake is tried for tests that no other has touched.
+        What passes beside mistakes passes without them.
         """
-        tests = self._seen.tests
-        inside: set[str] = set()
-        untouched = set(tests)
-        for mistake in mistakes:
-            if untouched & self._seen.makers_of(mistake.changed):
-                inside |= tests - self._play(mistake.files, right)
-                untouched -= self._seen.makers_of(mistake.changed)
-        if untouched != tests and not inside:
+        tests, inside = self._seen.tests, set[str]()
+        for _, passed in zip(beside, passing, strict=False):
+            inside |= tests - passed
+        if beside and not inside:
             return 1.0, inside
-        return len(self._play(self._static.files, right)) / len(tests), inside
+        return len(self._passed(self._plays.reports(self._static.files, right))) / len(tests), inside
 
     def _notice_wrong(
-        self, rounds: Sequence[Mapping[str, str]], wrong: Sequence[Table], right: Table
+        self,
+        rounds: Iterable[tuple[Mapping[str, str], Table, Table]],
+        right: Table,
+        passing: Iterator[set[str]],
     ) -> Iterator[set[str]]:
         """Yield for each hidden mutant the tests that fail on its answers.
 
         The mutants of different tools share a run: a failed test tells which of them it has called. One that does
         nothing to the tests' calls but raise is left out.
+
+        Args:
+            rounds: Of each what was mutated, what is played, and what the mutants have answered.
+            right: What the references answer.
+            passing: The tests that pass, play by play.
         """
         seen = self._seen
-        for mutated, loud in zip(rounds, wrong, strict=True):
-            table = without_new_refusals(loud, right)
-            failed = seen.tests - self._play(self._files, table)
+        for (mutated, table, loud), passed in zip(rounds, passing, strict=False):
             changed = {key for key in right if table[key] != right[key]}
             refused = {key for key in right if table[key] != loud[key]}
             for tool in mutated:
                 if calls := seen.calls_of(tool, changed):
-                    yield failed & seen.makers_of(calls)
+                    yield (seen.tests - passed) & seen.makers_of(calls)
                 elif not seen.calls_of(tool, refused):
                     yield set()
 
-    def _notice_mistakes(self, mistakes: Sequence["_Mistake"], right: Table) -> Iterator[set[str]]:
+    def _notice_mistakes(
+        self, own: Sequence[tuple["_Mistake", Table]], passing: Iterator[set[str]]
+    ) -> Iterator[set[str]]:
         """Yield for each mistake the tests that fail on what the package answers with it."""
-        for mistake in mistakes:
-            table = without_new_refusals(right | mistake.changed, right)
-            if table != right:
-                failed = self._seen.tests - self._play(self._files, table)
-                yield failed & self._seen.makers_of(mistake.changed)
+        for (mistake, _), passed in zip(own, passing, strict=False):
+            yield (self._seen.tests - passed) & self._seen.makers_of(mistake.changed)
 
     def _looking(self, tests: set[str], right: Table) -> set[str]:
         """Return those of some tests that fail where every answer is another one, larger or smaller."""
         blind = set(tests)
-        for is_larger in (True, False):
-            if blind:
-                blind &= self._play(self._files, other_answers(right, is_larger=is_larger))
+        if blind:
+            others = [(self._files, other_answers(right, is_larger=is_larger)) for is_larger in (True, False)]
+            for passed in self._passing(others):
+                blind &= passed
+                if not blind:
+                    break
         return tests - blind
 
-    def _play(self, files: dict[str, str], table: Table) -> set[str]:
-        """Return the tests that pass on a table."""
-        return self._seen.tests & set(_passed(self._run(files, table), list(self._seen.tests)))
+    def _passing(self, plays: Iterable[Play]) -> Iterator[set[str]]:
+        """Yield the tests that pass in each play."""
+        return map(self._passed, self._plays.each(plays))
 
-    def _run(self, files: dict[str, str], table: Table | None) -> list[Report]:
-        if monotonic() > self._until:
-            raise ValueError(f"they take more than {MAX_SECONDS:g} s in all")
-        return run_own_tests(self._sandbox, self._spec, self._static, files, table)
+    def _passed(self, reports: Sequence[Report]) -> set[str]:
+        return self._seen.tests & set(_passed(reports, list(self._seen.tests)))
 
 
 def _is_package_code(path: str) -> bool:
@@ -249,41 +264,6 @@ def _mutated(static: StaticReport, rng: random.Random, count: int) -> list[dict[
     sources = [path for path in static.files if _is_package_code(path)]
     versions = {path: mutate_all(static.files[path], rng, count) for path in sources}
     return [{path: texts[number] for path, texts in versions.items()} for number in range(count)]
-
-
-def run_own_tests(
-    sandbox: Sandbox,
-    spec: AgentSpec,
-    static: StaticReport,
-    files: dict[str, str],
-    table: Table | None,
-    *,
-    is_verbose: bool = False,
-) -> list[Report]:
-    """Run the tests in a fresh sandbox; returns what was reported.
-
-    Args:
-        sandbox: Where.
-        spec: The task.
-        static: What the parent knows of the package.
-        files: Its files, or a version of them.
-        table: Answers of the tools by `call_key`; None lets the tools work.
-        is_verbose: Whether failures are explained; slower.
-
-    Raises:
-        SandboxError: The sandbox failed.
-    """
-    arguments = {
-        "source_root": static.source_root,
-        "module": static.module,
-        "tools": [tool.name for tool in spec.functions],
-        "tests": sorted({test.partition("::")[0] for test in static.tests}),
-        "table": table,
-        "is_verbose": is_verbose,
-    }
-    output = sandbox.run(SandboxJob(kind="nat_own_tests", files=files, arguments=arguments)).output
-    reports = output.get("reports", [])
-    return [report for report in reports if isinstance(report, dict)] if isinstance(reports, list) else []
 
 
 def find_failures(reports: Sequence[Report], wanted: Sequence[str]) -> dict[str, str]:

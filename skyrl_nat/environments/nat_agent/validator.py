@@ -18,6 +18,7 @@ from skyrl_nat.environments.nat_agent.mcp_setup import check_script
 from skyrl_nat.environments.nat_agent.oracle import ReferenceOracle
 from skyrl_nat.environments.nat_agent.own_tests import OwnTestsJudge
 from skyrl_nat.environments.nat_agent.payload import AgentSpec, HiddenSpec, parse_hidden, parse_spec
+from skyrl_nat.environments.nat_agent.plays import SpareServers
 from skyrl_nat.environments.nat_agent.report import STAGES, Judgement
 from skyrl_nat.environments.nat_agent.rewards import (
     WEIGHTS,
@@ -58,7 +59,8 @@ class NatAgentValidator:
         self._sandbox = sandbox if sandbox is not None else open_sandbox(config.sandbox)
         self._oracle = oracle if oracle is not None else open_oracle(config.sandbox)
         self._cases = CaseDrawer(self._oracle)
-        self._tests = OwnTestsJudge(self._sandbox, self._oracle)
+        self._spares = SpareServers(config.sandbox.num_servers)
+        self._tests = OwnTestsJudge(self._sandbox, self._oracle, self._spares)
 
     def validate(self, task: Task, artifact: dict[str, Any], *, seed: int = 0, is_final: bool = False) -> RewardResult:
         """Return the reward of `artifact["files"]`.
@@ -76,7 +78,8 @@ class NatAgentValidator:
         spec, hidden = parse_spec(task.payload), parse_hidden(task.hidden)
         judgement = Judgement([], [])
         try:
-            parts = self._judge_all(task.task_id, (spec, hidden), artifact, judgement, (seed, is_final))
+            with self._spares.claimed():
+                parts = self._judge_all(task.task_id, (spec, hidden), artifact, judgement, (seed, is_final))
         except SkyRLNatError:
             raise
         except ODDITIES as error:

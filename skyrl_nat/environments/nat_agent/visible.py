@@ -6,8 +6,9 @@ from typing import Any
 
 from skyrl_nat.environments.nat_agent.asking import job_arguments
 from skyrl_nat.environments.nat_agent.compare import is_same
-from skyrl_nat.environments.nat_agent.own_tests import find_failures, run_own_tests
+from skyrl_nat.environments.nat_agent.own_tests import find_failures
 from skyrl_nat.environments.nat_agent.payload import AgentSpec
+from skyrl_nat.environments.nat_agent.plays import run_own_tests
 from skyrl_nat.environments.nat_agent.rewards import Evidence
 from skyrl_nat.environments.nat_agent.static_checks import check_files
 from skyrl_nat.environments.nat_agent.validator import clean_files

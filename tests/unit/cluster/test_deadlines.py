@@ -6,7 +6,7 @@ from nat_tasks import answer, make_task
 from skyrl_nat.cluster.topology import VALIDATION_DEADLINE_IN_JOBS
 from skyrl_nat.config.environment import EnvironmentConfig, SandboxConfig
 from skyrl_nat.environments.nat_agent.oracle import ReferenceOracle
-from skyrl_nat.environments.nat_agent.own_tests import MAX_SECONDS
+from skyrl_nat.environments.nat_agent.plays import MAX_SECONDS
 from skyrl_nat.environments.nat_agent.validator import NatAgentValidator
 
 

@@ -6,7 +6,7 @@ import pytest
 from nat_tasks import source_of
 from own_tests_bench import GOOD, Bench, Output, factors, has_mistakes
 
-from skyrl_nat.environments.nat_agent import own_tests as module
+from skyrl_nat.environments.nat_agent import plays as module
 from skyrl_nat.errors import SandboxError
 from skyrl_nat.sandbox.base import SandboxJob, SandboxResult
 
