@@ -1,13 +1,11 @@
 """The family as the trainer uses it: through the registry, the environment worker and the reward worker."""
 
 import asyncio
-from typing import Any
 
 import pytest
-from scripted_group import Codec, Engine, completion, make_runner
+from near_workers import play_answers
 from task_plans import STOP
 
-from skyrl_nat.cluster.clients import RemoteEnvironments, RemoteRewards
 from skyrl_nat.config.environment import EnvironmentConfig
 from skyrl_nat.config.load import load_config
 from skyrl_nat.data.specs import load_tasks
@@ -65,42 +63,17 @@ def test_reference_dialogues_pass_both_workers() -> None:
 
 def test_a_plan_for_which_many_tokens_were_sampled_earns_less() -> None:
     """From the engine to the judge: the same answers, each as 60 tokens or as 600."""
-
-    class Near:
-        """An `ActorGroup` of one worker that is in this process."""
-
-        ranks, size = (0,), 1
-
-        def __init__(self, worker: Any) -> None:
-            self.worker = worker
-
-        async def call_often(self, rank: int, method: str, *args: Any) -> Any:
-            return await getattr(self.worker, method)(*args)
-
-    class Written(Codec):
-        def decode(self, token_ids: list[int]) -> str:
-            return answers[token_ids[0]]
-
-    async def work() -> list[float]:
-        config = EnvironmentConfig(family="task_dag")
-        worker = EnvironmentWorker("task_dag", config)
-        judge = make_reward_worker("task_dag", config, timeout_s=10, num_threads=2)
-        totals: list[float] = []
-        for length in (60, 600):
-            engine = Engine({turn: completion([turn] * length) for turn in range(len(answers))})
-            limits = {"max_new_tokens": 1000, "max_total_tokens": 10_000}
-            environments, rewards = RemoteEnvironments(Near(worker)), RemoteRewards(Near(judge))
-            runner = make_runner(engine, environments, score=rewards.score, codec=Written(), **limits)
-            [rollout] = (await runner.play_group(task, 0, num_rollouts=1, temperature=1.0)).rollouts
-            assert rollout.reward is not None
-            assert rollout.reward.is_success
-            totals.append(rollout.reward.total)
-        return totals
-
     task = load_tasks(["builtin:task_dag/validation"])[0]
     answers = reference_answers(task)
-    num_letters = sum(map(len, answers))
-    assert asyncio.run(work()) == [1.0, pytest.approx(0.95 + 0.05 * num_letters / 2 / (600 * len(answers)))]
+    totals: list[float] = []
+    for length in (60, 600):
+        [group] = asyncio.run(play_answers([(task, answers)], tokens_per_answer=length))
+        reward = group.rollouts[0].reward
+        assert reward is not None
+        assert reward.is_success
+        totals.append(reward.total)
+    share = sum(map(len, answers)) / 2 / (600 * len(answers))
+    assert totals == [1.0, pytest.approx(0.95 + 0.05 * share)]
 
 
 def test_a_failure_of_the_policy_is_scored_0_with_its_reason() -> None:
