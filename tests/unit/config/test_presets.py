@@ -46,6 +46,13 @@ def test_dapo_preset_has_the_papers_bounds():
     assert (algorithm.clip_low, algorithm.clip_high, algorithm.mask_truncated) == (0.2, 0.28, True)
 
 
+def test_flow_grpo_is_on_policy_near_the_reference_and_stops_where_it_drifts_away():
+    config = load_config(["algorithm=flow_grpo"])
+    assert (config.trainer.staleness, config.trainer.updates_per_batch) == (0, 1)
+    assert config.algorithm.kl_coefficient > 0
+    assert (config.alarms.reference_kl_warn, config.alarms.reference_kl_stop) == (0.1, 0.5)
+
+
 def test_agenthands_h100x8_is_what_its_name_says():
     config = load_config(["experiment=agenthands_h100x8"])
     assert config.model.path == "Qwen/Qwen2.5-Coder-32B-Instruct"
