@@ -182,7 +182,8 @@ class Rollout:
     reward: RewardResult | None = None
     """None until scored, and for outcomes that are not trainable."""
     artifact: dict[str, Any] = field(default_factory=dict[str, Any])
-    """What the environment hands to the reward worker, for instance the files written."""
+    """What the environment hands to the reward worker, for instance the files written; once the rollout was played also
+    how many tokens were sampled (`rewards.validators.SAMPLED_TOKENS`)."""
     metrics: dict[str, float] = field(default_factory=dict[str, float])
     segment_starts: list[int] = field(default_factory=lambda: [0])
     """Where a new context begins, the first token always: a turn whose prompt did not extend what came before."""

@@ -4,6 +4,10 @@ from typing import Any, Protocol
 
 from skyrl_nat.types import RewardResult, Task
 
+SAMPLED_TOKENS = "num_sampled_tokens"
+"""Key that every artifact gets once its rollout was played: the tokens that the policy sampled in it, end tokens
+included, whatever engine, environment or harness it was. Artifacts that were made otherwise lack it."""
+
 
 class Validator(Protocol):
     """Judges one artifact against one task. Thread-safe: several calls run at once."""
@@ -16,7 +20,8 @@ class Validator(Protocol):
 
         Args:
             task: With its hidden part.
-            artifact: What the environment handed over, for instance `{"files": {path: text}}`.
+            artifact: What the environment handed over, for instance `{"files": {path: text}}`; of a rollout that
+                was played with `SAMPLED_TOKENS`.
             seed: Of fresh inputs; the same for all rollouts that are compared with each other.
             is_final: Whether checks that are too slow for every rollout are made as well.
         """

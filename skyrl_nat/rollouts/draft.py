@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from skyrl_nat.rewards.validators import SAMPLED_TOKENS
 from skyrl_nat.types import Completion, Message, Outcome, Rollout, Task, Turn
 
 
@@ -67,7 +68,7 @@ class Draft:
             prompt=self.prompt,
             outcome=self.outcome,
             reason=self.reason,
-            artifact=artifact,
+            artifact={**artifact, SAMPLED_TOKENS: sum(self.loss_mask)},
             metrics={**self.metrics, "environment_reward": self.environment_reward},
             segment_starts=self.segment_starts,
         )

@@ -124,7 +124,7 @@ class TaskDagEnv(BaseTextEnv):
         serial = sum(CALM[graph.node(leaf).type].hours for leaf in graph.leaves)
         hours = simulate(graph, num_workers=self._request.num_workers, types=CALM).hours
         return {
-            "num_tasks": len(graph.leaves),
+            "num_subtasks": len(graph.leaves),
             "depth": graph.depth(),
             "execution_h": hours,
             "parallelism_ratio": serial / hours if hours else 1.0,

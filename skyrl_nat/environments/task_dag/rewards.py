@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from skyrl_nat.environments.task_dag.coverage import Coverage, cover, words_of
 from skyrl_nat.environments.task_dag.graph import Node, PlanGraph
-from skyrl_nat.environments.task_dag.payload import HiddenPlan, Request
+from skyrl_nat.environments.task_dag.payload import Decomposition, HiddenPlan, Request
+from skyrl_nat.environments.task_dag.protocol import answer_text
 from skyrl_nat.environments.task_dag.simulation import State, simulate
 from skyrl_nat.environments.task_dag.task_types import CALM
 
@@ -34,6 +35,8 @@ AS_GOOD = 0.95
 """Share of the reference's success, and of the time it saves, from which on a plan is as good."""
 ALIKE = 0.7
 """Share of common words from which on two descriptions say the same."""
+CHARS_PER_TOKEN = 2
+"""Characters of the reference's answers for which a token may be spent."""
 MIN_WORDS = 2
 """Of a description that says anything."""
 
@@ -46,8 +49,6 @@ class Effort:
     """Answers, the stop included."""
     num_tokens: int | None = None
     """Sampled tokens; None where nobody counted them."""
-    token_budget: int | None = None
-    """Tokens from which on a plan is dear; None where they cost nothing."""
 
 
 def empty_parts(shaping_answers: float = 0.0) -> dict[str, float]:
@@ -75,7 +76,7 @@ def compute_parts(
     values = {
         "parallelism": parallelism(request, graph, reference),
         "shape": shape(request, graph),
-        "cost": cost(effort, len(hidden.reference) + 1),
+        "cost": cost(effort, hidden.reference),
         "diversity": diversity(graph.nodes),
     }
     findings += [f"{name} is {value:.2f} of 1" for name, value in values.items() if value < 1.0]
@@ -109,12 +110,17 @@ def shape(request: Request, graph: PlanGraph) -> float:
     return size * min(1.0, request.max_depth / max(1, depth))
 
 
-def cost(effort: Effort, reference_turns: int) -> float:
-    """Return 1 where no more was spent than needed, less in proportion to what was."""
-    value = min(1.0, reference_turns / max(1, effort.num_turns))
-    if effort.num_tokens and effort.token_budget:
-        value *= min(1.0, effort.token_budget / effort.num_tokens)
+def cost(effort: Effort, reference: Sequence[Decomposition]) -> float:
+    """Return 1 where no more turns and tokens were spent than needed, less in proportion to what was."""
+    value = min(1.0, (len(reference) + 1) / max(1, effort.num_turns))
+    if effort.num_tokens:
+        value *= min(1.0, token_budget(reference) / effort.num_tokens)
     return value
+
+
+def token_budget(reference: Sequence[Decomposition]) -> float:
+    """Return how many tokens a plan may take: there is no tokenizer here, so that the reference's letters decide."""
+    return sum(len(answer_text(turn)) for turn in (*reference, None)) / CHARS_PER_TOKEN
 
 
 def diversity(nodes: Sequence[Node]) -> float:

@@ -11,6 +11,7 @@ from skyrl_nat.environments.task_dag.payload import HiddenPlan, Request, parse_h
 from skyrl_nat.environments.task_dag.plan import check_plan
 from skyrl_nat.environments.task_dag.rewards import REQUIRED, WEIGHTS, Effort, compute_parts, empty_parts
 from skyrl_nat.rewards.rubric import make_rubric
+from skyrl_nat.rewards.validators import SAMPLED_TOKENS
 from skyrl_nat.types import RewardResult, Task
 
 
@@ -37,7 +38,7 @@ class TaskDagValidator:
         Args:
             task: With its hidden part.
             artifact: What the environment handed over: `nodes`, `num_turns`, `failure`, `is_valid`, `answer_share`,
-                and perhaps `num_tokens` with `token_budget`.
+                and the tokens sampled where the plan was made by a rollout.
             seed: Of the executions; the same for all that are compared with each other.
             is_final: Makes no difference.
 
@@ -71,9 +72,7 @@ def _judge(
     if not nodes or problems:
         findings += [f"invalid plan: {message}" for message in problems or [NO_TASKS]]
         return empty_parts()
-    effort = Effort(
-        num_turns=num_turns, num_tokens=artifact.get("num_tokens"), token_budget=artifact.get("token_budget")
-    )
+    effort = Effort(num_turns=num_turns, num_tokens=artifact.get(SAMPLED_TOKENS))
     return compute_parts(request, hidden, PlanGraph(nodes), effort, seed=seed, findings=findings)
 
 

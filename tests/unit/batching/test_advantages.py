@@ -7,6 +7,7 @@ from groups import make_group, make_rollout, make_turn
 
 from skyrl_nat.batching.advantages import group_advantages, has_signal
 from skyrl_nat.config.algorithm import AlgorithmConfig
+from skyrl_nat.config.load import load_config
 from skyrl_nat.types import Outcome, RewardResult, RolloutGroup, Task
 
 
@@ -103,3 +104,12 @@ def test_a_reward_at_the_end_reaches_every_turn_once() -> None:
     rollout = replace(by_turn("a", [0.5, 0.25]).rollouts[0], reward=RewardResult(total=1.0, parts={}, is_success=True))
     group = RolloutGroup(task=Task(task_id="a", family="f", payload={}), index=0, rollouts=[rollout])
     assert advantages(group, advantage="reinforce") == [[0.0, 0.0, 1.0, 1.0, 0.0, 1.0, 1.0]]
+
+
+def test_flow_grpo_gives_the_outcomes_advantage_to_every_token_of_every_turn() -> None:
+    """Two turns of two tokens; rewards 1 and 0 are 0.5 from their mean and have a deviation of 1/sqrt(2)."""
+    turns, mask = [make_turn(2), make_turn(2)], [False, False, True, True, False, True, True]
+    group = make_group(0, [1.0, 0.0], num_sampled=5, turns=turns, loss_mask=mask)
+    found = group_advantages(group, load_config(["algorithm=flow_grpo"]).algorithm, max_total_tokens=10)
+    for values, expected in zip(found, (2**-0.5, -(2**-0.5)), strict=True):
+        assert values == pytest.approx([expected if is_sampled else 0.0 for is_sampled in mask], abs=1e-4)

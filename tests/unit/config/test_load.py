@@ -14,27 +14,9 @@ def test_defaults_compose_into_the_cpu_preset_parts():
     assert (config.model.path, config.engine.kind, config.cluster.device) == ("smollm2-135m-instruct", "hf", "cpu")
 
 
-@pytest.mark.parametrize("algorithm", ["grpo", "dr_grpo", "dapo", "gspo", "cispo", "rloo"])
-def test_every_algorithm_preset_composes_under_its_own_name(algorithm: str):
-    assert load_config([f"algorithm={algorithm}"]).algorithm.name == algorithm
-
-
-def test_dapo_preset_has_the_papers_bounds():
-    algorithm = load_config(["algorithm=dapo"]).algorithm
-    assert (algorithm.clip_low, algorithm.clip_high, algorithm.mask_truncated) == (0.2, 0.28, True)
-
-
 def test_overrides_reach_through_an_experiment():
     config = load_config(["experiment=smoke_cpu", "algorithm=dapo", "trainer.steps=7", "engine=vllm"])
     assert (config.algorithm.name, config.trainer.steps, config.engine.kind) == ("dapo", 7, "vllm")
-
-
-def test_agenthands_h100x8_is_what_its_name_says():
-    config = load_config(["experiment=agenthands_h100x8"])
-    assert config.model.path == "Qwen/Qwen2.5-Coder-32B-Instruct"
-    assert config.cluster.num_gpus_per_node == 8
-    assert (config.trainer.epochs, config.checkpoint.every_epochs) == (100, 10)
-    assert "wandb" in config.tracking.backends
 
 
 @pytest.mark.parametrize(

@@ -55,4 +55,4 @@ def test_both_answers_are_trained_and_the_second_counts(monkeypatch: pytest.Monk
     run(scenario())
     assert found[0].token_ids == [100, 50, 102, 7, 0, 201, 0, 8, 0]
     assert [int(bit) for bit in found[0].loss_mask] == [0, 0, 0, 1, 1, 0, 0, 1, 1]
-    assert found[0].artifact == {"said": "8"}
+    assert found[0].artifact == {"said": "8", "num_sampled_tokens": 4}

@@ -95,7 +95,7 @@ def test_what_was_asked_through_the_gateway_is_the_rollout() -> None:
     assert rollout.token_ids == [100, 50, 102, 7, 0]
     assert [int(bit) for bit in rollout.loss_mask] == [0, 0, 0, 1, 1]
     assert (rollout.outcome, rollout.reason) == (Outcome.FINISHED, "")
-    assert rollout.artifact == {"files": {"a": "b"}}
+    assert rollout.artifact == {"files": {"a": "b"}, "num_sampled_tokens": 2}
     assert rollout.prompt == [Message(role="user", content="50")]
     assert rollout.rollout_id == "train-3-0"
     assert [task.hidden for task in harness.tasks] == [{}], "a harness never sees the hidden part"
@@ -151,7 +151,7 @@ def test_at_the_deadline_the_gateway_refuses_and_the_harness_returns_what_exists
 
     rollout, _ = play(slow_down, engine, timeout_s=2.5, max_turns=99)
     assert (rollout.outcome, rollout.reason) == (Outcome.TRUNCATED, "rollout deadline of 2.5 s")
-    assert rollout.artifact == {"files": {"part": "x"}}
+    assert rollout.artifact == {"files": {"part": "x"}, "num_sampled_tokens": 2}
     assert rollout.num_loss_tokens == 2, "the request that was cut off left nothing"
     assert engine.num_cancelled == 1
 

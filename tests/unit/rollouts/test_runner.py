@@ -10,6 +10,7 @@ from scripted_group import EOS, TASK, VOCAB_SIZE, Codec, Engine, World, completi
 
 from skyrl_nat.config.rollout import History
 from skyrl_nat.errors import EngineError
+from skyrl_nat.rewards.validators import SAMPLED_TOKENS
 from skyrl_nat.rollouts.policy_access import request_seed
 from skyrl_nat.types import Completion, FinishReason, Outcome, Rollout
 
@@ -22,6 +23,18 @@ def test_loss_mask_is_true_exactly_on_sampled_tokens():
     assert rollout.rollout_logprobs == [0.0, 0.0, -0.5, -0.5, -0.5, 0.0, -0.5, -0.5, -0.5]
     assert rollout.token_versions == [-1, -1, 3, 3, 3, -1, 3, 3, 3]
     assert rollout.outcome is Outcome.FINISHED
+
+
+@pytest.mark.parametrize("history", History)
+def test_the_judge_is_told_how_many_tokens_were_sampled(history):
+    """Those of all turns, without prompts and observations; what the environment says of it does not count."""
+
+    class Claiming(World):
+        async def close(self, rollout_id):
+            return {"files": {}, SAMPLED_TOKENS: 1}
+
+    rollout = play(Engine({0: completion([7] * 5)}), Claiming(turns=3), history=history).rollouts[0]
+    assert rollout.artifact == {"files": {}, SAMPLED_TOKENS: 5 + 3 + 3}
 
 
 def test_later_prompts_start_with_the_exact_tokens_of_earlier_ones():

@@ -120,7 +120,7 @@ def test_at_the_end_the_plan_is_described() -> None:
     env = environment()
     assert "execution_h" not in env.step(split(*GOOD))["metadata"]
     found = env.step(STOP)["metadata"]
-    assert (found["num_tasks"], found["depth"], found["execution_h"]) == (4, 1, 7.0)
+    assert (found["num_subtasks"], found["depth"], found["execution_h"]) == (4, 1, 7.0)
     assert found["parallelism_ratio"] == pytest.approx(10 / 7)
 
 

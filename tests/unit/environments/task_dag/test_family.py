@@ -2,6 +2,8 @@
 
 import asyncio
 
+import pytest
+from near_workers import play_answers
 from task_plans import STOP
 
 from skyrl_nat.config.environment import EnvironmentConfig
@@ -57,6 +59,21 @@ def test_reference_dialogues_pass_both_workers() -> None:
         await judge.close()
 
     asyncio.run(work())
+
+
+def test_a_plan_for_which_many_tokens_were_sampled_earns_less() -> None:
+    """From the engine to the judge: the same answers, each as 60 tokens or as 600."""
+    task = load_tasks(["builtin:task_dag/validation"])[0]
+    answers = reference_answers(task)
+    totals: list[float] = []
+    for length in (60, 600):
+        [group] = asyncio.run(play_answers([(task, answers)], tokens_per_answer=length))
+        reward = group.rollouts[0].reward
+        assert reward is not None
+        assert reward.is_success
+        totals.append(reward.total)
+    share = sum(map(len, answers)) / 2 / (600 * len(answers))
+    assert totals == [1.0, pytest.approx(0.95 + 0.05 * share)]
 
 
 def test_a_failure_of_the_policy_is_scored_0_with_its_reason() -> None:

@@ -1,6 +1,7 @@
 import pytest
 from task_plans import ARCHIVE, CHANGELOG, FORMATS, GOOD, PAYMENT, TASK, graph, node
 
+from skyrl_nat.environments.task_dag.episodes import reference_answers
 from skyrl_nat.environments.task_dag.graph import Node
 from skyrl_nat.environments.task_dag.payload import parse_hidden, parse_request
 from skyrl_nat.environments.task_dag.rewards import (
@@ -12,6 +13,7 @@ from skyrl_nat.environments.task_dag.rewards import (
     empty_parts,
     parallelism,
     shape,
+    token_budget,
 )
 
 REQUEST, HIDDEN = parse_request(TASK.payload), parse_hidden(TASK.hidden)
@@ -87,10 +89,14 @@ def test_shape_falls_outside_of_the_range_by_hand() -> None:
 
 
 def test_cost_by_hand() -> None:
-    assert cost(Effort(num_turns=2), 3) == 1.0
-    assert cost(Effort(num_turns=6), 3) == 0.5
-    assert cost(Effort(num_turns=6, num_tokens=400, token_budget=200), 3) == 0.25
-    assert cost(Effort(num_turns=3, num_tokens=400), 3) == 1.0
+    reference = HIDDEN.reference
+    budget = sum(map(len, reference_answers(TASK))) / 2
+    assert token_budget(reference) == budget
+    assert cost(Effort(num_turns=1), reference) == cost(Effort(num_turns=2), reference) == 1.0
+    assert cost(Effort(num_turns=4), reference) == 0.5
+    assert cost(Effort(num_turns=2, num_tokens=int(budget)), reference) == 1.0
+    assert cost(Effort(num_turns=2, num_tokens=int(8 * budget)), reference) == 0.125
+    assert cost(Effort(num_turns=4, num_tokens=int(2 * budget)), reference) == 0.25
 
 
 @pytest.mark.parametrize(

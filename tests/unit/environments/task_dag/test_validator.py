@@ -4,11 +4,13 @@ from task_plans import GOOD, TASK, artifact, node
 from skyrl_nat.config.environment import EnvironmentConfig
 from skyrl_nat.data.specs import load_tasks
 from skyrl_nat.environments.task_dag.baseline import plan_by_rules
+from skyrl_nat.environments.task_dag.episodes import reference_answers
 from skyrl_nat.environments.task_dag.graph import Node
 from skyrl_nat.environments.task_dag.payload import node_json, parse_hidden, parse_request
 from skyrl_nat.environments.task_dag.task_types import GROUP
 from skyrl_nat.environments.task_dag.validator import TaskDagValidator
 from skyrl_nat.errors import ConfigError, DataError
+from skyrl_nat.rewards.validators import SAMPLED_TOKENS
 from skyrl_nat.types import Task
 
 VALIDATOR = TaskDagValidator(EnvironmentConfig())
@@ -154,8 +156,10 @@ def test_an_empty_artifact_scores_0() -> None:
 
 
 def test_tokens_count_where_they_are_known() -> None:
-    result = VALIDATOR.validate(TASK, artifact(GOOD, num_tokens=400, token_budget=200))
-    assert result.parts["cost"] == 0.5
+    num_tokens = sum(map(len, reference_answers(TASK)))
+    result = VALIDATOR.validate(TASK, artifact(GOOD, **{SAMPLED_TOKENS: num_tokens}))
+    assert (result.parts["cost"], result.is_success) == (0.5, True)
+    assert result.findings == ["cost is 0.50 of 1"]
 
 
 def test_findings_name_what_is_missing() -> None:
