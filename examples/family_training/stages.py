@@ -33,7 +33,7 @@ FAMILIES = ("task_dag", "jira")
 SFT = (
     "algorithm=sft",
     "trainer.steps=0",
-    "trainer.epochs=4",
+    "trainer.epochs=2",
     "optimizer.lr=2e-4",
     "optimizer.warmup_steps=5",
     "optimizer.schedule=linear",
@@ -41,7 +41,7 @@ SFT = (
     "checkpoint.keep_last=1",
 )
 GRPO = ("algorithm=grpo", "checkpoint.keep_last=1", "checkpoint.keep_best=0")
-ENDING_S = 25.0
+ENDING_S = 30.0
 """For a run that is told to end to save and to leave, and for the results."""
 LOOK_S = 0.5
 INTERRUPTED = 130
