@@ -1,0 +1,195 @@
+"""Train a family and show what it gained: imitation where it needs it, GRPO, evaluations, a paired comparison.
+
+usage: stages.py FAMILY OUT MODEL [--minutes M] [key=value ...]
+
+Every start of the product costs a minute or more on a GPU, so that there are as few as can be: held-out tasks are
+played inside of the runs. The environment variables SFT and GRPO hold overrides of one stage. Writes OUT/results.json
+and OUT/learning_curve.png; what is done already is not done again.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from results import SECONDS, write_results
+
+from skyrl_nat.data.specs import load_tasks
+from skyrl_nat.environments.task_dag.episodes import reference_episodes
+from skyrl_nat.errors import DataError
+
+PROGRAM = (sys.executable, "-m", "skyrl_nat.cli")
+WARM_STARTED = {"task_dag": reference_episodes}
+"""Families whose protocol a small model must learn by imitation -> their reference dialogues."""
+FAMILIES = ("task_dag", "jira")
+SFT = (
+    "algorithm=sft",
+    "trainer.steps=0",
+    "trainer.epochs=2",
+    "optimizer.lr=2e-4",
+    "optimizer.warmup_steps=5",
+    "optimizer.schedule=linear",
+    "evaluation.every_steps=0",
+    "checkpoint.keep_last=1",
+)
+GRPO = ("algorithm=grpo", "checkpoint.keep_last=1", "checkpoint.keep_best=0")
+ENDING_S = 30.0
+"""For a run that is told to end to save and to leave, and for the results."""
+LOOK_S = 0.5
+INTERRUPTED = 130
+
+
+@dataclass
+class Deadline:
+    """Says when a run must be told to end, so that its last evaluation is one of its last steps."""
+
+    end: float
+    """Of the run, on the monotonic clock."""
+    seen: list[float] = field(default_factory=list)
+    """When each evaluation was there."""
+
+    def is_reached(self, now: float, num_evaluations: int) -> bool:
+        """Return whether the next evaluation would come too late; it takes as long as the last one did."""
+        self.seen += [now] * (num_evaluations - len(self.seen))
+        gap = self.seen[-1] - self.seen[-2] if len(self.seen) > 1 else 0.0
+        return now >= self.end or (gap > 0 and self.seen[-1] + gap > self.end)
+
+
+class Stages:
+    """One way from a model to results."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        """Begin in a folder, or go on with it."""
+        self.began = time.monotonic()
+        self.family: str = options.family
+        self.out: Path = options.out.resolve()
+        self.out.mkdir(parents=True, exist_ok=True)
+        self.model: str = options.model
+        self.minutes: float = options.minutes
+        preset = f"experiment={self.family}_{'h100x1' if has_gpu() else 'cpu'}"
+        has_preset = any(text.startswith("experiment=") for text in options.overrides)
+        self.overrides: list[str] = [*([] if has_preset else [preset]), *options.overrides]
+
+    def play(self) -> None:
+        """Do what is missing.
+
+        Raises:
+            subprocess.CalledProcessError: A stage failed.
+        """
+        model = self.model
+        if self.family in WARM_STARTED:
+            self.imitate()
+            model = str(self.out / "sft_model")
+        with self.stage("grpo") as is_missing:
+            if is_missing:
+                self.train("grpo", model, *GRPO, *os.environ.get("GRPO", "").split(), is_limited=True)
+        write_results(self.out)
+
+    def imitate(self) -> None:
+        """Train the model on reference dialogues and write it as a folder."""
+        with self.stage("sft") as is_missing:
+            if is_missing:
+                episodes = self.out / "train_episodes.jsonl"
+                tasks = load_tasks([f"builtin:{self.family}/train"])
+                lines = [json.dumps(episode) + "\n" for episode in WARM_STARTED[self.family](tasks)]
+                episodes.write_text("".join(lines), encoding="utf-8")
+                recorded = f'environment.recorded_files=["{episodes}"]'
+                self.train("sft", self.model, *SFT, recorded, *os.environ.get("SFT", "").split())
+        with self.stage("export") as is_missing:
+            if is_missing:
+                folder = self.out / "sft_model"
+                shutil.rmtree(folder, ignore_errors=True)
+                run_program("export", str(self.out / "sft"), str(folder))
+
+    def train(self, name: str, model: str, *overrides: str, is_limited: bool = False) -> None:
+        """Train a run of the folder, to its end or to the last evaluation that fits."""
+        end = self.began + 60 * self.minutes - ENDING_S
+        run_program(
+            "train",
+            *self.overrides,
+            f"model.path={model}",
+            f"name={name}",
+            f"root_dir={self.out}",
+            "resume=latest",
+            *overrides,
+            deadline=Deadline(end) if is_limited and self.minutes else None,
+            evaluations=self.out / name / "evaluations.jsonl",
+        )
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[bool]:
+        """Give whether a stage is still to do; its wall-clock seconds are written down however it ends."""
+        done = self.out / f"{name}.done"
+        if done.exists():
+            yield False
+            return
+        print(f"== {name}", flush=True)
+        begun = time.monotonic()
+        try:
+            yield True
+            done.touch()
+        finally:
+            with (self.out / SECONDS).open("a", encoding="utf-8") as file:
+                file.write(f"{name}\t{time.monotonic() - begun:.1f}\n")
+
+
+def run_program(*arguments: str, deadline: Deadline | None = None, evaluations: Path | None = None) -> None:
+    """Run a command of the product; one that is told to end by its deadline has not failed.
+
+    Raises:
+        subprocess.CalledProcessError: It failed.
+    """
+    command = [*PROGRAM, *arguments]
+    process = subprocess.Popen(command)
+    is_told = False
+    try:
+        while process.poll() is None:
+            time.sleep(LOOK_S)
+            num = evaluations.read_bytes().count(b"\n") if evaluations and evaluations.exists() else 0
+            if deadline and not is_told and deadline.is_reached(time.monotonic(), num):
+                is_told = True
+                process.send_signal(signal.SIGTERM)
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+            process.wait()
+    if process.returncode and not (is_told and process.returncode == INTERRUPTED):
+        raise subprocess.CalledProcessError(process.returncode, command)
+
+
+def has_gpu() -> bool:
+    """Return whether a GPU may be used."""
+    if os.environ.get("CUDA_VISIBLE_DEVICES", "0") in ("", "-1") or shutil.which("nvidia-smi") is None:
+        return False
+    found = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False)
+    return "GPU" in found.stdout
+
+
+def main() -> int:
+    """Play all stages."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("family", choices=FAMILIES)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("model")
+    parser.add_argument("--minutes", type=float, default=0.0, help="wall time of the whole; 0 trains all steps")
+    parser.add_argument("overrides", nargs="*")
+    # What was started is then told to end, too.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    try:
+        Stages(parser.parse_intermixed_args()).play()
+    except (subprocess.CalledProcessError, DataError, OSError) as error:
+        print(f"stages: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

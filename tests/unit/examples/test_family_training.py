@@ -1,0 +1,137 @@
+"""How a family is trained and told of: the deadline, stages that are done, figures from the folders of runs."""
+
+import importlib
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from evaluated import group
+
+from skyrl_nat.config.load import load_config, save_config
+from skyrl_nat.rollouts.recorder import write_groups
+
+ROOT = Path(__file__).parents[3]
+FOLDER = ROOT / "examples/family_training"
+EXPERIMENTS = ("task_dag_h100x1", "task_dag_cpu", "jira_h100x1", "jira_cpu")
+
+
+@pytest.fixture
+def stages(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module("stages")
+
+
+@pytest.fixture
+def results(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    return importlib.import_module("results")
+
+
+def run_folder(out: Path, name: str, rewards: dict[int, list[float]], trained: dict[int, list[float]]) -> None:
+    """Write what a run leaves: held-out rewards by step, and rewards of one group a task of trained steps."""
+    run = out / name
+    (run / "rollouts").mkdir(parents=True)
+    save_config(load_config(["experiment=task_dag_h100x1", f"name={name}", "seed=4"]), run / "config.yaml")
+    (run / "versions.json").write_text('{"python": "3.12"}')
+    lines = []
+    for step, values in rewards.items():
+        write_groups(run / "rollouts" / f"eval_{step:06d}.jsonl", [group(i, [r]) for i, r in enumerate(values)])
+        lines.append({"step": step, "eval/rollout/reward/mean": sum(values) / len(values)})
+    for step, values in trained.items():
+        write_groups(run / "rollouts" / f"train_{step:06d}.jsonl", [group(i, [r, r]) for i, r in enumerate(values)])
+        mean = sum(values) / len(values)
+        lines.append({"step": step, "rollout/reward/mean": mean, "loss/policy": 0.0, "time/step_s": 2.0})
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (run / "evaluations.jsonl").write_text("".join(json.dumps({"step": step}) + "\n" for step in rewards))
+
+
+def test_results_are_those_of_start_and_last_evaluation(results: ModuleType, tmp_path: Path) -> None:
+    run_folder(tmp_path, "sft", {0: [0.0] * 12, 60: [0.5] * 12}, {})
+    held_out = {0: [0.5] * 12, 5: [0.6] * 12, 10: [1.0] * 9 + [0.4] + [0.5] * 2}
+    run_folder(tmp_path, "grpo", held_out, {step: [step / 10] * 4 for step in range(1, 9)})
+    (tmp_path / "seconds.tsv").write_text("sft\t60\nexport\t30\ngrpo\t100\ngrpo\t50\n")
+    results.write_results(tmp_path)
+    found = json.loads((tmp_path / results.RESULTS).read_text())
+    against = found["comparisons"]["trained_vs_start"]
+    assert (against["success"]["num_wins"], against["success"]["num_losses"]) == (9, 0)
+    assert against["success"]["p"] == pytest.approx(2 / 2**9)
+    assert found["comparisons"]["trained_vs_untrained"]["reward"]["num_wins"] == 12
+    assert [found["policies"][name]["success"]["value"] for name in ("untrained", "start", "trained")] == [0, 0, 0.75]
+    assert found["evaluated_steps"] == [0, 5, 10]
+    assert (found["train_reward"]["first"], found["train_reward"]["last"]) == (pytest.approx(0.2), pytest.approx(0.7))
+    assert found["train_reward"]["num_groups"] == [12, 12] and found["train_reward"]["p"] < 0.001
+    assert found["seconds"] == {"sft": 60.0, "export": 30.0, "grpo": 150.0}
+    assert found["gpu_minutes"] == 4.0
+    assert (found["seed"], found["settings"]["grpo"]["tasks_per_step"]) == (4, 32)
+    assert (tmp_path / results.CURVE).read_bytes().startswith(b"\x89PNG")
+    assert (tmp_path / "trained_vs_start" / "comparison.html").is_file()
+
+
+def test_without_imitation_the_start_is_the_model_itself(results: ModuleType, tmp_path: Path) -> None:
+    run_folder(tmp_path, "grpo", {0: [0.5] * 4}, {1: [0.5] * 4})
+    (tmp_path / "seconds.tsv").write_text("grpo\t30\n")
+    found = results.write_results(tmp_path)
+    assert list(found["policies"]) == ["start", "trained"]
+    assert found["train_reward"] == {"num_steps": 0}
+
+
+def test_the_deadline_leaves_no_time_for_an_evaluation_that_would_not_fit(stages: ModuleType) -> None:
+    deadline = stages.Deadline(100.0)
+    assert not deadline.is_reached(0.0, 0)
+    assert not deadline.is_reached(10.0, 1)
+    assert not deadline.is_reached(40.0, 2)
+    # The next one took 30 and would be there at 70, the one after that at 100.
+    assert not deadline.is_reached(70.0, 3)
+    late = stages.Deadline(100.0)
+    assert [late.is_reached(now, num) for now, num in ((10.0, 1), (60.0, 2))] == [False, True]
+    # However long the first takes.
+    assert stages.Deadline(100.0).is_reached(100.0, 1)
+
+
+def test_a_run_that_its_deadline_ends_has_not_failed(
+    stages: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import signal, sys, time\n"
+        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(int(sys.argv[1])))\n"
+        "time.sleep(60)\n"
+    )
+    monkeypatch.setattr(stages, "PROGRAM", (sys.executable, str(program)))
+    begun = time.monotonic()
+    stages.run_program("130", deadline=stages.Deadline(begun + 3))
+    with pytest.raises(subprocess.CalledProcessError):
+        stages.run_program("1", deadline=stages.Deadline(time.monotonic() + 3))
+    assert time.monotonic() - begun < 30
+
+
+def test_what_is_done_is_not_done_again(stages: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[tuple[str, ...]] = []
+    monkeypatch.setattr(stages, "run_program", lambda *arguments, **_: started.append(arguments))
+    monkeypatch.setattr(stages, "write_results", lambda out: None)
+    monkeypatch.setattr(stages, "has_gpu", lambda: True)
+    monkeypatch.setenv("SFT", "trainer.epochs=1")
+    monkeypatch.setattr(sys, "argv", ["stages.py", "task_dag", str(tmp_path), "model", "--minutes", "6", "seed=3"])
+    assert stages.main() == 0
+    assert [arguments[0] for arguments in started] == ["train", "export", "train"]
+    sft, _, grpo = started
+    assert {"experiment=task_dag_h100x1", "seed=3", "model.path=model", "algorithm=sft"} <= set(sft)
+    assert sft[-1] == "trainer.epochs=1"
+    assert {"experiment=task_dag_h100x1", "seed=3", f"model.path={tmp_path / 'sft_model'}"} <= set(grpo)
+    load_config(sft[1:])
+    load_config(grpo[1:])
+    assert len((tmp_path / "train_episodes.jsonl").read_text().splitlines()) == 480
+    assert stages.main() == 0
+    assert len(started) == 3
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test_experiments_are_whole_configs(name: str) -> None:
+    config = load_config([f"experiment={name}"])
+    assert config.environment.family == name.rpartition("_")[0]
+    assert config.environment.validation_files == [f"builtin:{config.environment.family}/validation"]
+    assert (config.cluster.device == "cuda") == name.endswith("h100x1")
