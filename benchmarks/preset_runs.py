@@ -3,9 +3,9 @@
 usage: python benchmarks/preset_runs.py MODEL_FOLDER --output FILE [--steps 20] [--presets grpo dapo ...]
        [--forms full lora] [--streams 2] [--limit-s 240] [OVERRIDES ...]
 
-A run fails where it does not end with 0 or counts an alarm at any step; after each push the engine's weights are compared
-with the policy's by checksum. A first run of grpo writes the rollouts on
-which kto, sft and offline_grpo learn. `--streams` runs go on at once, each with an engine of its own on the card.
+A run fails where it does not end with 0 or counts an alarm at any step; after each push the engine's weights are
+compared with the policy's by checksum. A first run of grpo writes the rollouts on which kto, sft and offline_grpo
+learn. `--streams` runs go on at once, each with an engine of its own on the card.
 """
 
 import argparse
@@ -36,6 +36,8 @@ SHARED_GPU = (
     "engine.extra.compilation_config.cudagraph_capture_sizes=[1,2,4,8,16,32,64,128]",
     # Engines that profile the card's memory stop where another process frees some meanwhile.
     f"+engine.extra.kv_cache_memory_bytes={2 * 2**30}",
+    # And those that sleep, where another one takes some.
+    "engine.sleep=false",
 )
 LAST = ("rollout/reward/mean", "loss/total", "loss/grad_norm", "batch/first_logprob_diff", "batch/no_signal_groups")
 

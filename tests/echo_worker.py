@@ -30,6 +30,14 @@ class EchoWorker:
             self.num_cancelled += 1
             raise
 
+    async def hoard(self, mib: int) -> None:
+        """Take memory bit by bit and keep it."""
+        taken = []
+        for _ in range(mib // 64):
+            taken.append(b"x" * (64 * 2**20))
+            await asyncio.sleep(0.02)
+        await self.sleep()
+
     async def count(self) -> int:
         return self.num_cancelled
 

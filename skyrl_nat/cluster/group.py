@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar, cast
 
 import ray
 from ray.actor import ActorHandle
-from ray.exceptions import RayActorError, RayTaskError
+from ray.exceptions import RayError, RayTaskError
 
 from skyrl_nat.cluster.last_words import last_words
 from skyrl_nat.cluster.lines import Failed, Line
@@ -223,13 +223,13 @@ class ActorGroup:
             raise SilentWorkerError(
                 f"{who} must answer `{method}` within {timeout_s:g} s, it did not. Look at its log, or raise the limit"
             ) from error
-        except RayActorError as error:
+        except RayError as error:  # not only RayActorError: one ended for its node's memory has a class of its own
             raise LostWorkerError(
                 f"{who} must stay alive during `{method}`, it died: {await self._cause_of_death(rank, error)}. "
                 "Go on with resume=latest"
             ) from error
 
-    async def _cause_of_death(self, rank: int, error: RayActorError) -> str:
+    async def _cause_of_death(self, rank: int, error: RayError) -> str:
         """Return what is known; many calls are lost with one worker, and all wait for one look."""
         identity = self.identities.get(rank, {})
         pid = identity.get("pid", -1 - rank)

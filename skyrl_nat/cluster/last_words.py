@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import ray
-from ray.exceptions import RayActorError
+from ray.exceptions import RayError
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 NUM_LINES = 3
@@ -35,7 +35,7 @@ def own_log() -> str:
     return str(Path("/proc/self/fd/2").resolve())
 
 
-async def last_words(error: RayActorError, identity: Mapping[str, Any]) -> str:
+async def last_words(error: RayError, identity: Mapping[str, Any]) -> str:
     """Return in one line what is known of a worker's death.
 
     Args:

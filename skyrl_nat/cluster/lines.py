@@ -49,7 +49,7 @@ class Line:
 
         Raises:
             Failed: It raised.
-            RayActorError: The actor died.
+            RayError: The actor died.
         """
         number = next(self._numbers)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

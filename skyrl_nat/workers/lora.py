@@ -52,14 +52,15 @@ def add_adapters(model: PreTrainedModel, config: LoraConfig) -> None:
 @contextmanager
 def adapters_off(module: nn.Module) -> Iterator[None]:
     """Compute with the frozen weights alone."""
-    layers = list(adapted_layers(module))
-    for _, layer in layers:
-        layer.enable_adapters(False)
+    layers = [layer for _, layer in adapted_layers(module)]
+    for layer in layers:
+        # `enable_adapters` would freeze adapters as well, and FSDP settles with the first pass how it reduces what.
+        layer._disable_adapters = True
     try:
         yield
     finally:
-        for _, layer in layers:
-            layer.enable_adapters(True)
+        for layer in layers:
+            layer._disable_adapters = False
 
 
 def is_adapter(name: str) -> bool:

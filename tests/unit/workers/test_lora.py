@@ -46,6 +46,19 @@ def test_adapters_change_nothing_at_the_start_and_the_base_never_moves(folder: P
     assert (logprobs(worker) - plain).abs().max() > 1e-3, "the adapters are on again"
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_asking_the_base_first_changes_no_step(folder: Path, dtype: str) -> None:
+    """The first forward pass of a run with a KL to the reference has no adapters."""
+    alone, asked = (make_worker(folder, model={**LORA, "compute_dtype": dtype}) for _ in range(2))
+    grid, constants = make_grid(make_samples())
+    asked.compute_base_logprobs(grid[0])
+    for worker in (alone, asked):
+        metrics = [worker.train(grid[0], constants) for _ in range(2)]
+        assert all(step["loss/grad_norm"] > 0 for step in metrics)
+        assert all(p.requires_grad == (".lora_" in name) for name, p in worker.module.named_parameters())
+    assert asked.parameter_digest() == alone.parameter_digest()
+
+
 def test_what_leaves_is_the_frozen_weight_plus_alpha_by_rank_times_b_a(folder: Path) -> None:
     original = make_worker(folder).export_weights()
     worker = make(folder)
