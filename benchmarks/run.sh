@@ -25,6 +25,9 @@ three=(cluster.num_engines=3 cluster.num_engines_per_gpu=3)
 quick=(model.compile=true model.logprob_chunk_tokens=4096)
 # Engines and trainer of these sizes fit on a card at once.
 beside=(engine.sleep=false engine.gpu_memory_fraction=0.08)
+# One token in 217 of a random model holds a z, which ends a turn as a real model would.
+judges=(--workers 8 environment.sandbox.num_servers=4 'rollout.stop=["z"]'
+  rollout.max_new_tokens=1500 rollout.max_total_tokens=8192)
 
 measure() {
   local bar=$1
@@ -33,20 +36,17 @@ measure() {
     p1-1.5b) set -- rollout_vs_raw.py "$(model qwen2.5-1.5b)" --engines 1 3 trainer.micro_batch_tokens=16384 ;;
     p2) set -- grpo_step_vs_trl.py "$smollm2" "${three[@]}" "${beside[@]}" "${quick[@]}" ;;
     p2-1.5b) set -- grpo_step_vs_trl.py "$(model qwen2.5-1.5b)" --micro-batch 16 --checkpointing \
-      "${three[@]}" "${beside[@]}" "${quick[@]}" ;;
+      "${three[@]}" "${beside[@]}" "${quick[@]}" engine.gpu_memory_fraction=0.06 trainer.micro_batch_tokens=24576 ;;
     p3) set -- trainer_mfu.py "$(model qwen2.5-1.5b)" --tokens 16384 32768 49152 "${quick[@]}" ;;
     p4) set -- weight_push.py "$(model qwen2.5-1.5b)" ;;
     p5) set -- async_vs_sync.py "$smollm2" ;;
     p6) set -- logprob_gap.py "$smollm2" ;;
     p7) set -- seven_b.py "$(model qwen2.5-7b)" ;;
-    # One token in 217 of a random model holds a z, which ends a turn as a real model would.
-    p8) set -- validators_wait.py "$(model qwen2.5-1.5b)" --steps 5 --workers 24 'rollout.stop=["z"]' \
-      rollout.max_new_tokens=1500 rollout.max_total_tokens=8192 ;;
+    p8) set -- validators_wait.py "$(model qwen2.5-1.5b)" --steps 5 "${judges[@]}" ;;
+    p8-apart) set -- validators_wait.py "$(model qwen2.5-1.5b)" --apart --steps 5 "${judges[@]}" ;;
     sources) set -- logprob_sources.py "$smollm2" ;;
     engine-start) set -- engine_start.py "$smollm2" ;;
-    p8-apart) set -- validators_wait.py "$(model qwen2.5-1.5b)" --apart --steps 5 --workers 24 'rollout.stop=["z"]' \
-      rollout.max_new_tokens=1500 rollout.max_total_tokens=8192 ;;
-    presets) set -- preset_runs.py "$smollm2" --streams 5 model.fp32_head=true model.fp32_residual=true ;;
+    presets) set -- preset_runs.py "$smollm2" --streams 4 model.fp32_head=true model.fp32_residual=true ;;
     *) echo "run.sh: there is no bar $bar" >&2; return 2 ;;
   esac
   local script=$1

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import compress, pairwise
 
 from skyrl_nat.errors import DataError
 from skyrl_nat.types import Outcome, Rollout, RolloutGroup, TrainingSample
@@ -79,16 +79,15 @@ def check_rollout(rollout: Rollout, advantages: Sequence[float]) -> None:
                 f"token {start} of rollout {rollout.rollout_id}, the first of a context, must not be in the loss, "
                 "got True: nothing precedes it. Start every context with a prompt token."
             )
-    for position, is_sampled in enumerate(rollout.loss_mask):
-        if is_sampled:
-            _check_finite(rollout, position, "log-prob", rollout.rollout_logprobs[position])
-            _check_finite(rollout, position, "advantage", advantages[position])
+    for what, values in (("log-prob", rollout.rollout_logprobs), ("advantage", advantages)):
+        if not all(map(_is_finite, compress(values, rollout.loss_mask))):
+            position = next(i for i, v in enumerate(values) if rollout.loss_mask[i] and not _is_finite(v))
+            raise DataError(
+                f"rollout {rollout.rollout_id} must have a finite {what} for every sampled token, got "
+                f"{values[position]} at position {position}. Look at the engine's log-probs and the reward parts."
+            )
 
 
-def _check_finite(rollout: Rollout, position: int, what: str, value: float | None) -> None:
+def _is_finite(value: float | None) -> bool:
     # A record that came from JSON can hold None whatever the type says.
-    if not isinstance(value, float | int) or not math.isfinite(value):
-        raise DataError(
-            f"rollout {rollout.rollout_id} must have a finite {what} for every sampled token, got "
-            f"{value} at position {position}. Look at the engine's log-probs and the reward parts."
-        )
+    return isinstance(value, (float, int)) and math.isfinite(value)
