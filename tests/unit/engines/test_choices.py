@@ -43,6 +43,16 @@ def test_batched_scores_are_those_of_one_by_one(folder: Path, has_end: bool) -> 
     assert len({alone(folder, choice, has_end)[1] for choice in CHOICES}) > 2
 
 
+def test_all_choices_cost_one_forward_pass(folder: Path) -> None:
+    policy = ChoicePolicy(str(folder))
+    num_rows: list[int] = []
+    policy._model.register_forward_pre_hook(
+        lambda _, __, inputs: num_rows.append(len(inputs["input_ids"])), with_kwargs=True
+    )
+    policy.score(MESSAGES, CHOICES)
+    assert num_rows == [len(CHOICES)]
+
+
 def test_normalised_scores_are_means_over_tokens(folder: Path) -> None:
     policy = ChoicePolicy(str(folder), is_length_normalised=True)
     wanted = {choice: total / size for choice in CHOICES for total, size in [alone(folder, choice, True)]}

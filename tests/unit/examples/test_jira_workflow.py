@@ -45,21 +45,33 @@ def test_language_model_plays_the_same_episodes(compare: ModuleType, tmp_path: P
     assert 1 <= row["steps"] <= 12
 
 
-def test_script_writes_table_numbers_and_plot(tmp_path: Path) -> None:
-    command = [sys.executable, str(FOLDER / "compare.py"), "--env", ENVIRONMENT_IDS[1], "--episodes", "2"]
-    command += ["--runs", str(tmp_path / "none"), "--out", str(tmp_path)]
+def run(script: str, folder: Path, *arguments: str) -> str:
     done = subprocess.run(
-        command,
+        [sys.executable, str(FOLDER / script), *arguments],
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "MPLCONFIGDIR": str(tmp_path)},
+        env={**os.environ, "PYTHONPATH": str(ROOT), "MPLCONFIGDIR": str(folder)},
     )
     assert done.returncode == 0, done.stderr
-    assert "left out: ppo on skyrl_nat/JiraStatusUpdate-v0" in done.stdout
+    return done.stdout
+
+
+def test_scripts_train_and_compare_and_write_table_numbers_and_plot(tmp_path: Path) -> None:
+    environment_id = ENVIRONMENT_IDS[1]
+    for algorithm in ("ppo", "dqn"):
+        out = tmp_path / f"{algorithm}-JiraStatusUpdate-v0-3"
+        arguments = ("--env", environment_id, "--timesteps", "300", "--seed", "3", "--out", str(out))
+        told = json.loads(run(f"train_{algorithm}.py", tmp_path, *arguments))
+        assert (told["seed"], told["steps"] >= 300) == (3, True)
+        assert (out / "model.zip").is_file()
+    compared = ("--env", environment_id, "--episodes", "2", "--runs", str(tmp_path), "--out", str(tmp_path))
+    run("compare.py", tmp_path, *compared, "--run-seed", "3")
     rows = json.loads((tmp_path / "comparison.json").read_text(encoding="utf-8"))
-    assert [row["policy"] for row in rows] == ["random", "rule"]
+    assert [row["policy"] for row in rows] == ["random", "rule", "ppo", "dqn"]
+    assert all(row["min"] - 1e-9 <= row["mean"] <= row["optimum"] + 1e-9 for row in rows)
     table = (tmp_path / "comparison.md").read_text(encoding="utf-8").splitlines()
-    assert table[-1] == "| JiraStatusUpdate-v0 | rule | 0.950 | 0.950 | 0.950 | 0.950 | 100% | 5.0 |"
+    assert "| JiraStatusUpdate-v0 | rule | 0.950 | 0.950 | 0.950 | 0.950 | 100% | 5.0 |" in table
     assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
+    assert f"left out: ppo on {environment_id}" in run("compare.py", tmp_path, *compared)
