@@ -3,7 +3,10 @@
 import argparse
 import contextlib
 import json
+import os
 import platform
+import signal
+import subprocess
 import sys
 import time
 import traceback
@@ -35,8 +38,31 @@ def versions() -> dict[str, str]:
     return found
 
 
+RUNS: set[subprocess.Popen[bytes]] = set()
+"""What this script has started in sessions of their own."""
+GRACE_S = 30
+"""Time that a run has to end in order once it is told to."""
+
+
+def end_runs(*_: object) -> None:
+    """End what was started, then this process, when a time limit says so: the next measurement wants the card alone."""
+    for process in RUNS:
+        process.send_signal(signal.SIGTERM)
+    deadline = time.monotonic() + GRACE_S
+    for process in RUNS:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.0, deadline - time.monotonic()))
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+    os._exit(128 + signal.SIGTERM)
+
+
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None = None) -> tuple[Any, list[str]]:
-    """Return the options and the config overrides (`key=value`), which may stand anywhere, also after a list."""
+    """Return the options and the config overrides (`key=value`), which may stand anywhere, also after a list.
+
+    From here on SIGTERM ends the script and all `RUNS`.
+    """
+    signal.signal(signal.SIGTERM, end_runs)
     given = list(sys.argv[1:] if arguments is None else arguments)
     overrides = [text for text in given if "=" in text and not text.startswith("-")]
     return parser.parse_args([text for text in given if text not in overrides]), overrides

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from bars import GRACE_S, RUNS
 from story_family import NAME, SUBJECTS
 
 from skyrl_nat.data.specs import write_tasks
@@ -21,8 +22,6 @@ from skyrl_nat.types import Task
 
 PARTS = ("rollout", "reward", "train", "push", "step")
 HERE = Path(__file__).resolve().parent
-GRACE_S = 30
-"""Time that a run has to end in order once it is told to."""
 
 
 @dataclass
@@ -129,7 +128,9 @@ def train(folder: Path, overrides: Sequence[str], timeout_s: float) -> TrainedRu
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        RUNS.add(process)
         error = _wait(process, metrics, timeout_s)
+        RUNS.discard(process)
     printed = log.read_text(errors="replace")
     lines = [json.loads(line) for line in metrics.open()] if metrics.exists() else []
     return TrainedRun(

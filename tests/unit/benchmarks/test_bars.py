@@ -5,11 +5,14 @@ import asyncio
 import contextlib
 import importlib
 import json
+import signal
 import statistics
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
@@ -33,6 +36,29 @@ def test_overrides_may_follow_a_list_of_names():
     parser.add_argument("--names", nargs="+")
     options, overrides = bars.parse(parser, ["--names", "a", "b", "engine=hf", "+engine.extra.x=1"])
     assert (options.names, overrides) == (["a", "b"], ["engine=hf", "+engine.extra.x=1"])
+
+
+STARTER = """
+import argparse, subprocess, sys, time
+import bars
+bars.parse(argparse.ArgumentParser(), [])
+run = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], start_new_session=True)
+bars.RUNS.add(run)
+print(run.pid, flush=True)
+time.sleep(60)
+"""
+
+
+def test_a_script_that_is_told_to_end_takes_its_runs_with_it():
+    starter = subprocess.Popen(
+        [sys.executable, "-c", STARTER], stdout=subprocess.PIPE, text=True, cwd=Path(bars.__file__).parent
+    )
+    run = psutil.Process(int(starter.stdout.readline()))
+    starter.send_signal(signal.SIGTERM)
+    assert starter.wait(20) == 143
+    with contextlib.suppress(psutil.NoSuchProcess):
+        run.wait(5)
+    assert not run.is_running()
 
 
 def test_lengths_are_lognormal_cut_at_eight_means_and_the_same_in_every_run():
