@@ -164,21 +164,21 @@ def nested(size: int) -> list[Node]:
 def test_five_thousand_tasks_take_no_recursion_and_under_two_seconds(make) -> None:
     """DG-05."""
     nodes = make(MAX_NODES)
-    started = time.perf_counter()
+    started = time.process_time()
     assert check_plan(nodes) == []
     plan = PlanGraph(nodes)
     plan.critical_path(TYPES)
     plan.width(TYPES)
     plan.depth()
     plan.topological_order()
-    assert time.perf_counter() - started < 2.0
+    assert time.process_time() - started < 2.0
 
 
 def test_ring_of_five_thousand_is_found_in_under_two_seconds() -> None:
     """DG-05."""
-    started = time.perf_counter()
+    started = time.process_time()
     [problem] = check_plan([*chain(MAX_NODES)[1:], node("n0", f"n{MAX_NODES - 1}")])
-    assert time.perf_counter() - started < 2.0
+    assert time.process_time() - started < 2.0
     assert len(problem.ids) == MAX_NODES
 
 
