@@ -168,7 +168,9 @@ def run_program(*arguments: str, deadline: Deadline | None = None, evaluations: 
         subprocess.CalledProcessError: It failed.
     """
     command = [*PROGRAM, *arguments]
-    process = subprocess.Popen(command)
+    # In a session of its own: `timeout` and terminals tell all processes of a group to end, Ray's among them, and what
+    # is trained could not be saved any more.
+    process = subprocess.Popen(command, start_new_session=True)
     is_told = False
     try:
         while process.poll() is None:

@@ -3,6 +3,7 @@
 import importlib
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -145,11 +146,16 @@ def test_a_second_signal_does_not_cut_short_the_end_of_what_was_started(tmp_path
     program = tmp_path / "program.py"
     program.write_text(
         "import pathlib, signal, sys, time\n"
-        "signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))\n"
+        "num_signals = 0\n"
+        "def end(*_):\n"
+        "    global num_signals\n"
+        "    num_signals += 1\n"
+        "    if num_signals == 1:\n        sys.exit(130)\n"
+        "signal.signal(signal.SIGTERM, end)\n"
         "here = pathlib.Path(__file__).parent\n"
         "(here / 'begun').touch()\n"
         "try:\n    time.sleep(60)\n"
-        "finally:\n    time.sleep(2)\n    (here / 'saved').touch()\n"
+        "finally:\n    time.sleep(2)\n    (here / 'saved').write_text(str(num_signals))\n"
     )
     script = (
         "import sys, stages\n"
@@ -158,16 +164,16 @@ def test_a_second_signal_does_not_cut_short_the_end_of_what_was_started(tmp_path
         "sys.exit(stages.main())\n"
     )
     environment = {**os.environ, "PYTHONPATH": f"{FOLDER}:{ROOT}", "CUDA_VISIBLE_DEVICES": ""}
-    process = subprocess.Popen([sys.executable, "-c", script], env=environment)
+    process = subprocess.Popen([sys.executable, "-c", script], env=environment, start_new_session=True)
     deadline = time.monotonic() + 60
     while not (tmp_path / "begun").exists():
         assert process.poll() is None and time.monotonic() < deadline
         time.sleep(0.05)
-    process.terminate()
+    os.killpg(process.pid, signal.SIGTERM)
     time.sleep(0.5)
     process.terminate()
     assert process.wait(30) == 143
-    assert (tmp_path / "saved").exists()
+    assert (tmp_path / "saved").read_text() == "1", "the group's signal reaches it through stages alone, once"
     assert not (tmp_path / "out" / "grpo.done").exists()
     assert (tmp_path / "out" / "seconds.tsv").read_text().startswith("grpo\t")
 
