@@ -3,6 +3,8 @@
 usage: collect.py RESULTS.json FOLDER [FOLDER ...]
 
 Each FOLDER is one of family_training/stages.py. Seeds are averaged within a task, so that tasks are what is counted.
+`start`, `sft` and `grpo` have success by split and level; `p_value_grpo_vs_sft` is of all held-out tasks together, and
+`grpo_vs_sft` has the same test of every split and level.
 """
 
 import json
