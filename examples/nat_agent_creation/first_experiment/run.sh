@@ -14,7 +14,7 @@
 # FOLDER/results.json. Told to end or killed, the same command goes on.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-[ $# -ge 1 ] && [[ $1 != *=* && $1 != -* ]] || { sed -n '2,15p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+[ $# -ge 1 ] && [[ $1 != *=* && $1 != -* ]] || { sed -n '2,14p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 . "$here/../../family_training/python.sh"
 . "$here/seeds.sh"
 mkdir -p "$1"
@@ -30,7 +30,7 @@ data=$(cd "$data" && pwd)
 export EPISODES="$data/train_episodes.jsonl"
 held_out="\"$data/validation.parquet\""
 [ ! -f "$data/other_families.parquet" ] || held_out+=",\"$data/other_families.parquet\""
-export SFT="trainer.epochs=5 ${SFT:-}"
+export SFT="trainer.epochs=5 checkpoint.every_steps=0 ${SFT:-}"
 arguments=("$@")
 play() {
   exec "$python" "$here/../../family_training/stages.py" nat_agent "$out/seed_$1" "${MODEL:-smollm2-135m-instruct}" \
