@@ -25,14 +25,16 @@ from skyrl_nat.errors import DataError
 
 def faults_of(report: dict[str, Any]) -> list[str]:
     """Return what is not as it must be."""
-    split, leaks = report["split"], report["leaks"]
+    split = report["split"]
+    shared = [report["leaks"], *([report["leaks_of_other_families"]] if "leaks_of_other_families" in report else [])]
     faults = []
-    if split["validation"] != report["rows"] // 10:
+    if split["validation"] != (split["train"] + split["validation"]) // 10:
         faults.append(f"the split must be 90/10, got {split}")
-    if any(leaks[name] for name in ("shared_ids", "shared_tools", "shared_tasks", "same_code", "near_duplicates")):
+    names = ("shared_ids", "shared_tools", "shared_tasks", "same_code", "near_duplicates")
+    if any(leaks[name] for leaks in shared for name in names):
         faults.append("the splits must share nothing, see leaks")
-    if leaks["duplicates_within"]:
-        faults.append(f"no task may be there twice, got {leaks['duplicates_within']}")
+    if num_twice := max(leaks["duplicates_within"] for leaks in shared):
+        faults.append(f"no task may be there twice, got {num_twice}")
     ran = report.get("ran")
     if ran and (ran["solutions_with_1"] < ran["examined"] or ran["wrong_vectors"] or ran["tools_below_0.8"]):
         faults.append("every solution must earn 1, every recorded output be right, every tool's mutants be killed")

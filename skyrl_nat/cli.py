@@ -104,6 +104,12 @@ def _parser() -> argparse.ArgumentParser:
     prepare.add_argument("--num-samples", type=int, default=1000, help="tasks in all; a tenth is held out")
     prepare.add_argument("--seed", type=int, default=0, help="the same seed gives the same bytes")
     prepare.add_argument("--mix", default="1:25,2:25,3:25,4:15,5:10", help="difficulty:share, e.g. 1:0.5,2:0.3,3:0.2")
+    prepare.add_argument(
+        "--hold-out",
+        default="families",
+        choices=("families", "variants", "both"),
+        help="what no training task has: whole families of the library (default), variants of every template, or both",
+    )
     prepare.add_argument("--workers", type=int, default=0, help="tasks made at once; default: one per core")
     prepare.add_argument("--form", default="one_shot", choices=("one_shot", "multi_turn"), help="of the episodes")
     prepare.add_argument(
@@ -293,6 +299,7 @@ def _prepare(options: argparse.Namespace) -> None:
     from skyrl_nat.config.environment import Form
     from skyrl_nat.config.load import load_config
     from skyrl_nat.data.prepare import PrepareOptions, parse_mix, prepare
+    from skyrl_nat.data.synthesis.library import HoldOut
 
     logging.basicConfig(level=logging.INFO, format="%(message)s")
     chosen = PrepareOptions(
@@ -302,6 +309,7 @@ def _prepare(options: argparse.Namespace) -> None:
         num_workers=options.workers,
         form=Form(options.form),
         mix=parse_mix(options.mix),
+        hold_out=HoldOut(options.hold_out),
         has_planner=options.planner,
         requests=options.requests,
     )

@@ -36,7 +36,7 @@ RESULTS, CURVE = "results.json", "learning_curve.png"
 NUM_STEPS = 3
 """Of the beginning and of the end, whose rewards in training are compared."""
 PRINTED = ("comparisons", "train_reward", "seconds", "gpu_minutes")
-SHOWN = ("success", "reward", "outcomes", "num_tasks", "num_without_verdict")
+SHOWN = ("success", "reward", "outcomes", "num_tasks", "num_without_verdict", "by_difficulty")
 SETTINGS = {
     "trainer": ("steps", "epochs", "tasks_per_step", "rollouts_per_task", "micro_batch_tokens"),
     "optimizer": ("lr", "warmup_steps", "schedule"),
@@ -58,13 +58,7 @@ def write_results(out: Path) -> dict[str, Any]:
     Raises:
         DataError: An evaluation is missing.
     """
-    is_warm = (out / "sft").is_dir()
-    steps = evaluated_steps(out / "grpo")
-    policies = {"untrained": read_source(f"{out / 'sft'}@0", "greedy")} if is_warm else {}
-    policies |= {
-        "start": read_source(f"{out / 'grpo'}@{steps[0]}", "greedy"),
-        "trained": read_source(str(out / "grpo"), "greedy"),
-    }
+    policies = policies_of(out)
     lines = [json.loads(line) for line in (out / "grpo" / "metrics.jsonl").open(encoding="utf-8")]
     train = [(line["step"], line["rollout/reward/mean"]) for line in lines if "loss/policy" in line]
     held_out = [
@@ -72,7 +66,7 @@ def write_results(out: Path) -> dict[str, Any]:
     ]
     results = {
         **about(out),
-        "evaluated_steps": steps,
+        "evaluated_steps": evaluated_steps(out / "grpo"),
         "trained_steps": len(train),
         "policies": {name: shown(source) for name, source in policies.items()},
         "comparisons": {
@@ -89,6 +83,20 @@ def write_results(out: Path) -> dict[str, Any]:
     draw(train, held_out, out / CURVE, title=f"{results['family']}, {results['device']}")
     print(json.dumps({name: results[name] for name in PRINTED}, indent=1))
     return results
+
+
+def policies_of(out: Path) -> dict[str, Source]:
+    """Return what `untrained` (where there is a run `sft`), `start` and `trained` played of the held-out tasks.
+
+    Raises:
+        DataError: An evaluation is missing.
+    """
+    untrained = {"untrained": read_source(f"{out / 'sft'}@0", "greedy")} if (out / "sft").is_dir() else {}
+    start = min(evaluated_steps(out / "grpo"), default=0)
+    return untrained | {
+        "start": read_source(f"{out / 'grpo'}@{start}", "greedy"),
+        "trained": read_source(str(out / "grpo"), "greedy"),
+    }
 
 
 def about(out: Path) -> dict[str, Any]:
@@ -117,7 +125,8 @@ def settings_of(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def evaluated_steps(run: Path) -> list[int]:
     """Return the steps whose policies played the held-out tasks, in order."""
-    lines = (run / "evaluations.jsonl").read_text(encoding="utf-8").splitlines()
+    path = run / "evaluations.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
     return sorted({json.loads(line)["step"] for line in lines})
 
 
@@ -179,8 +188,10 @@ def group_rewards(file: Path) -> list[float]:
 
 
 def seconds_of(file: Path) -> dict[str, float]:
-    """Return the seconds of every stage, all its starts together."""
+    """Return the seconds of every stage, all its starts together; none where nothing was started."""
     total: dict[str, float] = defaultdict(float)
+    if not file.exists():
+        return {}
     with file.open(encoding="utf-8", newline="") as lines:
         for stage, seconds in csv.reader(lines, delimiter="\t"):
             total[stage] += float(seconds)

@@ -4,8 +4,5 @@
 #   usage: bash examples/family_training/run.sh FAMILY OUT MODEL [--minutes M] [hydra overrides]
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-root=$(cd "$here/../.." && pwd)
-python=python3
-[ ! -x "$root/.venv/bin/python" ] || python=$root/.venv/bin/python
-export PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
+. "$here/python.sh"
 exec "$python" "$here/stages.py" "$@"

@@ -1,10 +1,11 @@
 """Train a family and show what it gained: imitation where it needs it, GRPO, evaluations, a paired comparison.
 
-usage: stages.py FAMILY OUT MODEL [--minutes M] [key=value ...]
+usage: stages.py FAMILY OUT MODEL [--minutes M] [--only-imitation] [key=value ...]
 
 Every start of the product costs a minute or more on a GPU, so that there are as few as can be: held-out tasks are
-played inside of the runs. The environment variables SFT and GRPO hold overrides of one stage. Writes OUT/results.json
-and OUT/learning_curve.png; what is done already is not done again.
+played inside of the runs. The environment variables SFT and GRPO hold overrides of one stage, EPISODES a file of
+dialogues to imitate where the family has none of its own. Writes OUT/results.json and OUT/learning_curve.png; what is
+done already is not done again, and a stage that was told to end goes on.
 """
 
 import argparse
@@ -20,7 +21,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from results import SECONDS, write_results
+from results import SECONDS, seconds_of, write_results
 
 from skyrl_nat.data.specs import load_tasks
 from skyrl_nat.environments.task_dag.episodes import reference_episodes
@@ -29,7 +30,12 @@ from skyrl_nat.errors import DataError
 PROGRAM = (sys.executable, "-m", "skyrl_nat.cli")
 WARM_STARTED = {"task_dag": reference_episodes}
 """Families whose protocol a small model must learn by imitation -> their reference dialogues."""
-FAMILIES = ("task_dag", "jira")
+PRESETS = {
+    "task_dag": ("task_dag_h100x1", "task_dag_cpu"),
+    "jira": ("jira_h100x1", "jira_cpu"),
+    "nat_agent": ("first_experiment_h100x1", "smoke_cpu"),
+}
+"""Family -> presets for a GPU and for none."""
 SFT = (
     "algorithm=sft",
     "trainer.steps=0",
@@ -45,6 +51,8 @@ ENDING_S = 30.0
 """For a run that is told to end to save and to leave, and for the results."""
 LOOK_S = 0.5
 INTERRUPTED = 130
+"""Exit code of a run that was told to end."""
+TOLD = 143
 
 
 @dataclass
@@ -68,13 +76,14 @@ class Stages:
 
     def __init__(self, options: argparse.Namespace) -> None:
         """Begin in a folder, or go on with it."""
-        self.began = time.monotonic()
         self.family: str = options.family
         self.out: Path = options.out.resolve()
         self.out.mkdir(parents=True, exist_ok=True)
+        self.began = time.monotonic() - sum(seconds_of(self.out / SECONDS).values())
         self.model: str = options.model
         self.minutes: float = options.minutes
-        preset = f"experiment={self.family}_{'h100x1' if has_gpu() else 'cpu'}"
+        self.is_only_imitation: bool = options.only_imitation
+        preset = f"experiment={PRESETS[self.family][0 if has_gpu() else 1]}"
         has_preset = any(text.startswith("experiment=") for text in options.overrides)
         self.overrides: list[str] = [*([] if has_preset else [preset]), *options.overrides]
 
@@ -85,22 +94,33 @@ class Stages:
             subprocess.CalledProcessError: A stage failed.
         """
         model = self.model
-        if self.family in WARM_STARTED:
-            self.imitate()
+        if episodes := self.episodes():
+            self.imitate(episodes)
             model = str(self.out / "sft_model")
+        if self.is_only_imitation:
+            return
         with self.stage("grpo") as is_missing:
             if is_missing:
                 self.train("grpo", model, *GRPO, *os.environ.get("GRPO", "").split(), is_limited=True)
         write_results(self.out)
 
-    def imitate(self) -> None:
-        """Train the model on reference dialogues and write it as a folder."""
+    def episodes(self) -> Path | None:
+        """Return the file of dialogues to imitate, None where nothing is imitated."""
+        if given := os.environ.get("EPISODES"):
+            return Path(given).resolve(strict=True)
+        if self.family not in WARM_STARTED:
+            return None
+        path = self.out / "train_episodes.jsonl"
+        if not path.exists():
+            tasks = load_tasks([f"builtin:{self.family}/train"])
+            lines = [json.dumps(episode) + "\n" for episode in WARM_STARTED[self.family](tasks)]
+            path.write_text("".join(lines), encoding="utf-8")
+        return path
+
+    def imitate(self, episodes: Path) -> None:
+        """Train the model on dialogues and write it as a folder."""
         with self.stage("sft") as is_missing:
             if is_missing:
-                episodes = self.out / "train_episodes.jsonl"
-                tasks = load_tasks([f"builtin:{self.family}/train"])
-                lines = [json.dumps(episode) + "\n" for episode in WARM_STARTED[self.family](tasks)]
-                episodes.write_text("".join(lines), encoding="utf-8")
                 recorded = f'environment.recorded_files=["{episodes}"]'
                 self.train("sft", self.model, *SFT, recorded, *os.environ.get("SFT", "").split())
         with self.stage("export") as is_missing:
@@ -148,7 +168,9 @@ def run_program(*arguments: str, deadline: Deadline | None = None, evaluations: 
         subprocess.CalledProcessError: It failed.
     """
     command = [*PROGRAM, *arguments]
-    process = subprocess.Popen(command)
+    # In a session of its own: `timeout` and terminals tell all processes of a group to end, Ray's among them, and what
+    # is trained could not be saved any more.
+    process = subprocess.Popen(command, start_new_session=True)
     is_told = False
     try:
         while process.poll() is None:
@@ -173,16 +195,24 @@ def has_gpu() -> bool:
     return "GPU" in found.stdout
 
 
+def end(*_: object) -> None:
+    """Leave at a signal: what was started is told to end, too, and a second signal does not cut its end short."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    sys.exit(TOLD)
+
+
 def main() -> int:
     """Play all stages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("family", choices=FAMILIES)
+    parser.add_argument("family", choices=PRESETS)
     parser.add_argument("out", type=Path)
     parser.add_argument("model")
-    parser.add_argument("--minutes", type=float, default=0.0, help="wall time of the whole; 0 trains all steps")
+    parser.add_argument(
+        "--minutes", type=float, default=0.0, help="wall time of all starts together; 0 trains all steps"
+    )
+    parser.add_argument("--only-imitation", action="store_true", help="end with the model that has imitated")
     parser.add_argument("overrides", nargs="*")
-    # What was started is then told to end, too.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    signal.signal(signal.SIGTERM, end)
     try:
         Stages(parser.parse_intermixed_args()).play()
     except (subprocess.CalledProcessError, DataError, OSError) as error:

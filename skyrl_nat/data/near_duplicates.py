@@ -54,6 +54,17 @@ def same_code(tasks: Sequence[Task], others: Sequence[Task]) -> list[tuple[str, 
     return [(task.task_id, known[code]) for task in tasks for code in sorted(_codes(task)) if code in known]
 
 
+def same_names(tasks: Sequence[Task], others: Sequence[Task]) -> list[tuple[str, str]]:
+    """Return the pairs of a task and another one that have a function of the same name."""
+    known = {name: task.task_id for task in others for name in function_names(task)}
+    return [(task.task_id, known[name]) for task in tasks for name in function_names(task) if name in known]
+
+
+def function_names(task: Task) -> list[str]:
+    """Return the names of the functions that a task asks for."""
+    return [function["name"] for function in _functions(task.payload)]
+
+
 def _codes(task: Task) -> set[str]:
     """Return the references' sources with arguments and variables numbered in the order of their appearance.
 
@@ -90,10 +101,14 @@ def fingerprint(task: Task) -> str:
 
 def _said(payload: Mapping[str, Any]) -> Iterable[str]:
     """Yield what a payload says is to be done; how a package looks is the same for all."""
-    function = payload["workflow"].get("function")
     yield payload.get("description", "")
-    for tool in [*payload["tools"], *([function] if function else [])]:
+    for tool in _functions(payload):
         yield tool["name"]
         yield tool["description"]
         yield from tool.get("behaviour", [])
         yield from (error["when"] for error in tool.get("errors", []))
+
+
+def _functions(payload: Mapping[str, Any]) -> list[dict[str, Any]]:
+    function = payload["workflow"].get("function")
+    return [*payload["tools"], *([function] if function else [])]

@@ -19,7 +19,7 @@ from skyrl_nat.data.planner.pipeline import plan_tasks, read_requests, summary
 from skyrl_nat.data.replacing import replacing
 from skyrl_nat.data.report import describe, to_markdown
 from skyrl_nat.data.specs import write_tasks
-from skyrl_nat.data.synthesis.library import load_families, split_families
+from skyrl_nat.data.synthesis.library import OTHER_FAMILIES, HoldOut, load_families, split_library
 from skyrl_nat.data.synthesis.synthesize import synthesize
 from skyrl_nat.environments.nat_agent.workbench import Workbench
 from skyrl_nat.errors import ConfigError, DataError
@@ -46,6 +46,8 @@ class PrepareOptions:
     seed: int = 0
     mix: Mapping[int, float] = field(default_factory=lambda: dict(DEFAULT_MIX))
     """Difficulty -> share."""
+    hold_out: HoldOut = HoldOut.families
+    """What of the library no training task has; a planner's requests are always in one split."""
     num_workers: int = 0
     """Tasks made at once; 0 takes one per core."""
     form: Form = Form.one_shot
@@ -67,14 +69,19 @@ class PrepareOptions:
             raise ConfigError(
                 f"mix must give difficulties 1 to 5 a share >= 0, got {dict(self.mix)}. Write 1:0.5,2:0.5"
             )
+        if self.has_planner and self.hold_out is not HoldOut.families:
+            raise ConfigError(
+                f"hold_out must be families with a planner, got {self.hold_out}. Leave it out: there are no variants"
+            )
         if not sum(self.mix.values()) > 0:
             raise ConfigError(f"mix must give some difficulty a share, got {dict(self.mix)}. Raise one")
 
     @property
     def counts(self) -> dict[str, int]:
-        """Split -> number of tasks; a tenth is held out, rounded down."""
+        """Split -> number of tasks; a tenth is held out, rounded down, and as many of other families come on top."""
         held_out = self.num_samples // VALIDATION_IN
-        return {"train": self.num_samples - held_out, "validation": held_out}
+        others = {OTHER_FAMILIES: held_out} if self.hold_out is HoldOut.both else {}
+        return {"train": self.num_samples - held_out, "validation": held_out} | others
 
 
 def parse_mix(text: str) -> dict[int, float]:
@@ -139,8 +146,10 @@ class _Source:
 
 
 def _from_library(options: PrepareOptions, maker: Maker) -> _Source:
-    families = split_families(load_families(), options.seed)
-    made = synthesize(maker, families, options.counts, seed=options.seed, mix=options.mix)
+    families = split_library(load_families(), options.hold_out, options.seed)
+    # Variants that are held out are a sample of all: those of the training set give way.
+    stays = ["train"] if options.hold_out is HoldOut.families else [split for split in families if split != "train"]
+    made = synthesize(maker, families, options.counts, seed=options.seed, mix=options.mix, stays=stays)
     reasons = sorted(item.reason for item in made.rejected)
     manifest = {
         "families": {split: sorted(family.name for family in found) for split, found in families.items()},
@@ -165,6 +174,7 @@ def _settings(options: PrepareOptions) -> dict[str, Any]:
         "form": options.form.value,
         "source": "planner" if options.has_planner else "library",
         "requests": str(options.requests or ""),
+        **({} if options.hold_out is HoldOut.families else {"hold_out": options.hold_out.value}),
     }
 
 

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from skyrl_nat.data.making.build import mutants_of
-from skyrl_nat.data.near_duplicates import fingerprint, near_duplicates, same_code
+from skyrl_nat.data.near_duplicates import fingerprint, function_names, near_duplicates, same_code
 from skyrl_nat.data.specs import load_tasks
+from skyrl_nat.data.synthesis.library import OTHER_FAMILIES
 from skyrl_nat.environments.nat_agent.compare import is_same
 from skyrl_nat.environments.nat_agent.oracle import Answer, Call, ReferenceOracle
 from skyrl_nat.environments.nat_agent.payload import HiddenSpec, parse_hidden
@@ -27,7 +28,7 @@ def describe(folder: Path) -> dict[str, Any]:
     Raises:
         DataError: A file is missing or broken.
     """
-    files = {split: folder / f"{split}.parquet" for split in SPLITS}
+    files = {split: folder / f"{split}.parquet" for split in splits_of(folder)}
     missing = [str(path) for path in files.values() if not path.is_file()]
     if missing:
         raise DataError(f"a data set must have train.parquet and validation.parquet, missing: {', '.join(missing)}")
@@ -36,21 +37,27 @@ def describe(folder: Path) -> dict[str, Any]:
     return {
         "rows": total,
         "split": {split: len(found) for split, found in tasks.items()},
-        "validation_share": len(tasks["validation"]) / total,
+        "validation_share": len(tasks["validation"]) / sum(len(tasks[split]) for split in SPLITS),
         "families": _families(folder),
         "difficulty": {split: _count(str(task.difficulty) for task in found) for split, found in tasks.items()},
         "workflows": {
             split: _count(task.payload["workflow"]["type"] for task in found) for split, found in tasks.items()
         },
         "leaks": leaks(tasks),
+        **({"leaks_of_other_families": leaks(tasks, OTHER_FAMILIES)} if OTHER_FAMILIES in tasks else {}),
         "hash": content_hash(files.values()),
     }
 
 
-def leaks(tasks: Mapping[str, Sequence[Task]]) -> dict[str, Any]:
-    """Return what the splits share: ids, tool names, equal tasks, near duplicates; and duplicates within a split."""
-    train, validation = (tasks[split] for split in SPLITS)
-    names = [{tool["name"] for task in found for tool in _functions(task)} for found in (train, validation)]
+def splits_of(folder: Path) -> list[str]:
+    """Return the splits of a data set: the two that each has, and that of other families where there is one."""
+    return [*SPLITS, *([OTHER_FAMILIES] if (folder / f"{OTHER_FAMILIES}.parquet").is_file() else [])]
+
+
+def leaks(tasks: Mapping[str, Sequence[Task]], held_out: str = "validation") -> dict[str, Any]:
+    """Return what two splits share: ids, tool names, equal tasks, near duplicates; and duplicates within a split."""
+    train, validation = tasks["train"], tasks[held_out]
+    names = [{name for task in found for name in function_names(task)} for found in (train, validation)]
     prints = [Counter(map(fingerprint, found)) for found in (train, validation)]
     near = near_duplicates(validation, train)
     return {
@@ -84,7 +91,7 @@ def examine(
         watch: Is told how many are done, of how many.
     """
     tasks: list[Task] = []
-    for split in SPLITS:
+    for split in splits_of(folder):
         found = load_tasks([str(folder / f"{split}.parquet")])
         tasks += found[:: max(1, len(found) // limit) if limit else 1]
     scores: list[float] = []
@@ -162,11 +169,6 @@ def _killed(hidden: HiddenSpec, oracle: ReferenceOracle) -> dict[str, float]:
 
 def _said(answers: Sequence[Answer]) -> list[tuple[str, str]]:
     return [(json.dumps(answer.output), answer.raises) for answer in answers]
-
-
-def _functions(task: Task) -> list[dict[str, Any]]:
-    function = task.payload["workflow"].get("function")
-    return [*task.payload["tools"], *([function] if function else [])]
 
 
 def _families(folder: Path) -> dict[str, Any]:

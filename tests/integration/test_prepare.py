@@ -71,6 +71,18 @@ def test_report_finds_nothing_wrong(whole: Path) -> None:
     assert set(report["families"]["train"]) & set(report["families"]["validation"]) == set()
 
 
+def test_variants_and_families_are_held_out_at_once_and_leak_nothing(tmp_path: Path) -> None:
+    report = finish(start(tmp_path / "both", "--hold-out", "both"))
+    assert report["split"] == {"train": 18, "validation": 2, "other_families": 2}
+    families = report["families"]
+    assert set(families["validation"]) <= set(families["train"])
+    assert not set(families["other_families"]) & set(families["train"])
+    command = [sys.executable, "scripts/dataset_report.py", str(tmp_path / "both"), "--no-run"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=300, check=False)
+    assert (done.returncode, json.loads(done.stdout)["faults"]) == (0, [])
+    assert len((tmp_path / "both" / "other_families_episodes.jsonl").read_text().splitlines()) == 2
+
+
 def test_folder_that_holds_a_data_set_or_another_beginning_is_refused(whole: Path, tmp_path: Path) -> None:
     process = start(whole)
     assert "must not hold a data set yet" in process.communicate(timeout=60)[1]

@@ -2,28 +2,31 @@
 
 usage: collect.py RESULTS.json FOLDER [FOLDER ...]
 
-Each FOLDER is one of warm_start.sh. Seeds are averaged within a task, so that tasks are what is counted.
+Each FOLDER is one of family_training/stages.py. Seeds are averaged within a task, so that tasks are what is counted.
+`start`, `sft` and `grpo` have success by split and level; `p_value_grpo_vs_sft` is of all held-out tasks together, and
+`grpo_vs_sft` has the same test of every split and level.
 """
 
-import csv
 import json
 import sys
-from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "family_training"))
+from results import about, policies_of
 
 from skyrl_nat.errors import DataError
 from skyrl_nat.evaluation.comparison import compare
 from skyrl_nat.evaluation.figures import figures
-from skyrl_nat.evaluation.folder import GREEDY, read_about, write_json
+from skyrl_nat.evaluation.folder import write_json
 from skyrl_nat.evaluation.scores import averaged
-from skyrl_nat.evaluation.sources import read_source
+from skyrl_nat.types import RolloutGroup
 
-STAGES = {"start": "start", "sft": "after_sft", "grpo": "after_grpo"}
-"""Name in the results -> folder of the evaluation."""
-TIMES = "seconds.tsv"
-"""Stage and wall-clock seconds, one line for each start of a stage."""
+STAGES = {"start": "untrained", "sft": "start", "grpo": "trained"}
+"""Name in the results -> policy of a seed's folder."""
+ALL = "all"
+Groups = Sequence[RolloutGroup]
 
 
 def collect(folders: Sequence[Path]) -> dict[str, Any]:
@@ -32,35 +35,82 @@ def collect(folders: Sequence[Path]) -> dict[str, Any]:
     Raises:
         DataError: A part of it is missing, or a seed is there twice.
     """
-    stages = {
-        name: averaged(read_source(str(folder / place), GREEDY).groups for folder in folders)
-        for name, place in STAGES.items()
-    }
-    seeds = [(read_about(folder / STAGES["grpo"]) or {}).get("seed") for folder in folders]
+    missing = [str(folder) for folder in folders if not all((folder / name).is_dir() for name in ("sft", "grpo"))]
+    if missing:
+        raise DataError(f"every folder must hold the runs sft and grpo, {', '.join(missing)} does not. Start it again")
+    runs = [about(folder) for folder in folders]
+    seeds = [run["seed"] for run in runs]
     if len(set(seeds)) < len(seeds):
         raise DataError(f"Every folder must be of another seed, found {seeds}. Name each once")
-    found = {name: figures(groups) for name, groups in stages.items()}
-    against_sft = compare(stages["sft"], stages["grpo"])
+    policies = [policies_of(folder) for folder in folders]
+    stages = {name: averaged(found[policy].groups for found in policies) for name, policy in STAGES.items()}
+    rollout = runs[0]["settings"]["grpo"]
+    tests = {
+        name: {level: _test(_of_level(stages, name, level)) for level in (ALL, *_levels(stages, name))}
+        for name in (ALL, *_splits(stages))
+    }
     return {
         "seeds": seeds,
-        **{name: {"all": each["success"], **_by_level(each)} for name, each in found.items()},
-        "p_value_grpo_vs_sft": against_sft.success.test.p,
-        "verdict": against_sft.verdict.sentence,
-        "gpu_minutes": [round(sum(_seconds(folder).values()) / 60, 2) for folder in folders],
-        "seconds": [_seconds(folder) for folder in folders],
+        "evaluation": {"temperature": rollout["eval_temperature"], "rollouts_per_task_and_seed": 1},
+        **{stage: {name: _success(found, name) for name in _splits(stages)} for stage, found in stages.items()},
+        "p_value_grpo_vs_sft": tests[ALL][ALL]["p"],
+        "verdict": tests[ALL][ALL]["verdict"],
+        "grpo_vs_sft": tests,
+        "gpu_minutes": [run["gpu_minutes"] for run in runs],
+        "seconds": [run["seconds"] for run in runs],
+        "device": runs[0]["device"],
+        "settings": runs[0]["settings"],
+        "versions": runs[0]["versions"],
     }
 
 
-def _by_level(each: dict[str, Any]) -> dict[str, Any]:
-    return {level: one["success"] for level, one in each["by_difficulty"].items()}
+def _success(groups: Groups, split: str) -> dict[str, Any]:
+    """Return success of all levels and of each, of the tasks of one split."""
+    found = figures([group for group in groups if _split(group) == split])
+    levels = {level: one["success"] for level, one in found["by_difficulty"].items()}
+    return {ALL: found["success"], **levels, "without_verdict": found["num_without_verdict"]}
 
 
-def _seconds(folder: Path) -> dict[str, float]:
-    total: dict[str, float] = defaultdict(float)
-    with (folder / TIMES).open(encoding="utf-8", newline="") as file:
-        for stage, seconds in csv.reader(file, delimiter="\t"):
-            total[stage] += float(seconds)
-    return dict(total)
+def _test(pair: tuple[Groups, Groups]) -> dict[str, Any]:
+    found = compare(*pair)
+    return {
+        "num_tasks": found.num_tasks,
+        "sft": found.success.before,
+        "grpo": found.success.after,
+        "gain": found.success.difference,
+        "interval": [found.success.interval.low, found.success.interval.high],
+        "rose": found.success.num_wins,
+        "fell": found.success.num_losses,
+        "p": found.success.test.p,
+        "test": found.success.test.name,
+        "verdict": found.success_verdict.sentence,
+    }
+
+
+def _of_level(stages: Mapping[str, Groups], split: str, level: str) -> tuple[Groups, Groups]:
+    """Return what SFT and GRPO played of a split, or of all, and of a level, or of all."""
+    sft, grpo = (
+        [
+            group
+            for group in stages[name]
+            if split in (ALL, _split(group)) and level in (ALL, f"level {group.task.difficulty}")
+        ]
+        for name in ("sft", "grpo")
+    )
+    return sft, grpo
+
+
+def _levels(stages: Mapping[str, Groups], split: str) -> list[str]:
+    return sorted({f"level {group.task.difficulty}" for group in stages["grpo"] if split in (ALL, _split(group))})
+
+
+def _splits(stages: Mapping[str, Groups]) -> list[str]:
+    return sorted({_split(group) for group in stages["grpo"]}, reverse=True)
+
+
+def _split(group: RolloutGroup) -> str:
+    """Return the split of a data set that a task is of: `validation` or `other_families`."""
+    return group.task.task_id.split("/")[1]
 
 
 def main() -> int:
@@ -74,7 +124,9 @@ def main() -> int:
         print(f"collect: {error}", file=sys.stderr)
         return 2
     write_json(Path(sys.argv[1]), results)
-    print(json.dumps(results, indent=1))
+    print(
+        json.dumps({name: value for name, value in results.items() if name not in ("settings", "versions")}, indent=1)
+    )
     return 0
 
 

@@ -1,25 +1,42 @@
 #!/usr/bin/env bash
 # The first experiment: SmolLM2-135M as it is, after imitation, and after GRPO, on tasks that it never trained on.
 #
-#   usage: bash examples/nat_agent_creation/first_experiment/run.sh FOLDER [hydra overrides of all stages]
+#   usage: bash examples/nat_agent_creation/first_experiment/run.sh FOLDER [--minutes M] [hydra overrides of all stages]
 #
-#   SEEDS      seeds, one whole way each ("0 1")
-#   TASKS      tasks to make, a tenth of them held out (1000); DATA names a folder that `skyrl-nat prepare` made before
-#   SFT, GRPO  overrides of one stage, see warm_start.sh
+#   --minutes  wall time of each seed, all starts together: GRPO is told to end after the last evaluation that fits
+#   SEEDS      seeds, one whole way each ("0 1"); side by side where there is a GPU for each
+#   DATA       folder of `skyrl-nat prepare`; default: FOLDER/data, made with TASKS tasks (1200), a tenth held out, and as
+#              many of other families
+#   MODEL      that both begin with (smollm2-135m-instruct)
+#   SFT, GRPO  overrides of one stage, for instance GRPO="optimizer.lr=1e-5"
 #
-# Writes FOLDER/results.json. Killed, the same command goes on.
+# Each seed starts two runs (examples/family_training/stages.py); --only-imitation ends after the first. Writes
+# FOLDER/results.json. Told to end or killed, the same command goes on.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-[ $# -ge 1 ] && [[ $1 != *=* ]] || { sed -n '2,10p' "${BASH_SOURCE[0]}" >&2; exit 2; }
-out=$1
+[ $# -ge 1 ] && [[ $1 != *=* && $1 != -* ]] || { sed -n '2,14p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+. "$here/../../family_training/python.sh"
+. "$here/seeds.sh"
+mkdir -p "$1"
+out=$(cd "$1" && pwd)
 shift
-mkdir -p "$out"
 data=${DATA:-$out/data}
-[ -f "$data/report.json" ] || skyrl-nat prepare "$data" --num-samples "${TASKS:-1000}"
-folders=()
-for seed in ${SEEDS:-0 1}; do
-  folders+=("$out/seed_$seed")
-  EPISODES="$data/train_episodes.jsonl" bash "$here/../warm_start.sh" "$out/seed_$seed" "$@" "seed=$seed" \
-    "environment.train_files=[\"$data/train.parquet\"]" "environment.validation_files=[\"$data/validation.parquet\"]"
-done
-python "$here/collect.py" "$out/results.json" "${folders[@]}"
+if [ ! -f "$data/report.json" ]; then
+  # Families of seed 3 have enough functions of level 1.
+  "$python" -m skyrl_nat.cli prepare "$data" --num-samples "${TASKS:-1200}" --seed 3 \
+    --mix 1:70,2:15,3:8,4:4,5:3 --hold-out both
+fi
+data=$(cd "$data" && pwd)
+export EPISODES="$data/train_episodes.jsonl"
+held_out="\"$data/validation.parquet\""
+[ ! -f "$data/other_families.parquet" ] || held_out+=",\"$data/other_families.parquet\""
+export SFT="trainer.epochs=5 checkpoint.every_steps=0 ${SFT:-}"
+arguments=("$@")
+play() {
+  exec "$python" "$here/../../family_training/stages.py" nat_agent "$out/seed_$1" "${MODEL:-smollm2-135m-instruct}" \
+    "${arguments[@]}" "seed=$1" "environment.train_files=[\"$data/train.parquet\"]" \
+    "environment.validation_files=[$held_out]"
+}
+for_each_seed play
+case " $* " in *" --only-imitation "*) exit 0 ;; esac
+"$python" "$here/collect.py" "$out/results.json" "${seeds[@]/#/$out/seed_}"

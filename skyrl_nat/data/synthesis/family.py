@@ -61,7 +61,7 @@ class ToolTemplate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Family:
-    """Templates on one subject. A family is wholly in the training set or wholly in the validation set."""
+    """Templates on one subject."""
 
     name: str
     """Name of its module."""

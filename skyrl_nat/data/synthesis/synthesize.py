@@ -1,13 +1,13 @@
 """Many different tasks from the library, exactly as many as asked for and the same ones for the same seed."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from skyrl_nat.data.making.build import FAMILY, build_task
 from skyrl_nat.data.making.maker import Made, Maker
-from skyrl_nat.data.near_duplicates import fingerprint, near_duplicates, same_code
+from skyrl_nat.data.near_duplicates import fingerprint, near_duplicates, same_code, same_names
 from skyrl_nat.data.synthesis.complete import complete
 from skyrl_nat.data.synthesis.compose import Recipe, draw_recipe
 from skyrl_nat.data.synthesis.family import Family
@@ -49,6 +49,7 @@ def synthesize(
     *,
     seed: int,
     mix: Mapping[int, float],
+    stays: Collection[str] = ("train",),
 ) -> Synthesis:
     """Return as many tasks for each split as asked for.
 
@@ -58,6 +59,7 @@ def synthesize(
         counts: Split -> number of tasks.
         seed: Of all that is drawn.
         mix: Difficulty -> share.
+        stays: Splits that keep their task where it and one of another split are nearly the same.
 
     Raises:
         DataError: The library has too few different tasks.
@@ -79,7 +81,7 @@ def synthesize(
         for place, made in zip(open_places, maker.make_all(work), strict=True):
             place.task = made.task
             rejected += [made] if made.task is None else []
-        rejected += _drop_near_duplicates(places)
+        rejected += _drop_near_duplicates(places, stays)
     missing = sum(place.task is None for place in places)
     if missing:
         raise DataError(
@@ -89,13 +91,13 @@ def synthesize(
     return Synthesis({split: [p.task for p in places if p.split == split and p.task] for split in counts}, rejected)
 
 
-def _drop_near_duplicates(places: Sequence[_Place]) -> list[Made]:
-    """Empty the places of tasks that are nearly the same as one of the first split, or equal to one before."""
-    first = places[0].split
+def _drop_near_duplicates(places: Sequence[_Place], stays: Collection[str]) -> list[Made]:
+    """Empty the places of tasks that are nearly the same as one that stays, or equal to one before."""
     dropped: list[Made] = []
-    others = [place.task for place in places if place.split == first and place.task]
-    held_out = [place.task for place in places if place.split != first and place.task]
-    near = dict(same_code(held_out, others)) | {task: other for task, other, _ in near_duplicates(held_out, others)}
+    others = [place.task for place in places if place.split in stays and place.task]
+    leaving = [place.task for place in places if place.split not in stays and place.task]
+    near = dict(same_names(leaving, others)) | dict(same_code(leaving, others))
+    near |= {task: other for task, other, _ in near_duplicates(leaving, others)}
     prints: set[str] = set()
     for place in places:
         if place.task is None:

@@ -6,7 +6,15 @@ import dataclasses
 import pytest
 from nat_tasks import make_task
 
-from skyrl_nat.data.near_duplicates import NEAR, fingerprint, near_duplicates, same_code, shingles, similarity
+from skyrl_nat.data.near_duplicates import (
+    NEAR,
+    fingerprint,
+    near_duplicates,
+    same_code,
+    same_names,
+    shingles,
+    similarity,
+)
 from skyrl_nat.data.specs import load_tasks
 from skyrl_nat.types import Task
 
@@ -50,6 +58,14 @@ def test_fingerprint_ignores_the_name_alone() -> None:
     task = make_task()
     assert fingerprint(task) == fingerprint(changed(task, name="other"))
     assert fingerprint(task) != fingerprint(changed(task, description="other"))
+
+
+def test_function_of_the_same_name_is_found_wherever_it_stands() -> None:
+    task = make_task()
+    name = task.payload["tools"][0]["name"]
+    other = changed(task, tools=[], workflow={"type": "custom", "function": {"name": name}})
+    assert same_names([other], [task]) == [(other.task_id, task.task_id)]
+    assert same_names([changed(task, tools=[], workflow={})], [task]) == []
 
 
 def with_code(task: Task, source: str) -> Task:

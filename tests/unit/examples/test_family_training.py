@@ -2,17 +2,19 @@
 
 import importlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
-from evaluated import group
+from family_runs import run_folder
 
-from skyrl_nat.config.load import load_config, save_config
-from skyrl_nat.rollouts.recorder import write_groups
+from skyrl_nat.config.load import load_config
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "examples/family_training"
@@ -29,24 +31,6 @@ def stages(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 def results(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.syspath_prepend(str(FOLDER))
     return importlib.import_module("results")
-
-
-def run_folder(out: Path, name: str, rewards: dict[int, list[float]], trained: dict[int, list[float]]) -> None:
-    """Write what a run leaves: held-out rewards by step, and rewards of one group a task of trained steps."""
-    run = out / name
-    (run / "rollouts").mkdir(parents=True)
-    save_config(load_config(["experiment=task_dag_h100x1", f"name={name}", "seed=4"]), run / "config.yaml")
-    (run / "versions.json").write_text('{"python": "3.12"}')
-    lines = []
-    for step, values in rewards.items():
-        write_groups(run / "rollouts" / f"eval_{step:06d}.jsonl", [group(i, [r]) for i, r in enumerate(values)])
-        lines.append({"step": step, "eval/rollout/reward/mean": sum(values) / len(values)})
-    for step, values in trained.items():
-        write_groups(run / "rollouts" / f"train_{step:06d}.jsonl", [group(i, [r, r]) for i, r in enumerate(values)])
-        mean = sum(values) / len(values)
-        lines.append({"step": step, "rollout/reward/mean": mean, "loss/policy": 0.0, "time/step_s": 2.0})
-    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    (run / "evaluations.jsonl").write_text("".join(json.dumps({"step": step}) + "\n" for step in rewards))
 
 
 def test_results_are_those_of_start_and_last_evaluation(results: ModuleType, tmp_path: Path) -> None:
@@ -127,6 +111,71 @@ def test_what_is_done_is_not_done_again(stages: ModuleType, tmp_path: Path, monk
     assert len((tmp_path / "train_episodes.jsonl").read_text().splitlines()) == 480
     assert stages.main() == 0
     assert len(started) == 3
+
+
+def test_dialogues_that_are_given_are_imitated_and_time_that_was_spent_counts(
+    stages: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[tuple[tuple[str, ...], float | None]] = []
+
+    def run_program(*arguments: str, deadline: Any = None, **_: Any) -> None:
+        started.append((arguments, deadline and deadline.end - time.monotonic()))
+
+    monkeypatch.setattr(stages, "run_program", run_program)
+    monkeypatch.setattr(stages, "write_results", lambda out: None)
+    monkeypatch.setattr(stages, "has_gpu", lambda: True)
+    monkeypatch.setenv("EPISODES", str(tmp_path / "mine.jsonl"))
+    command = ["stages.py", "nat_agent", str(tmp_path / "out"), "model", "--minutes", "25", "--only-imitation"]
+    monkeypatch.setattr(sys, "argv", command)
+    assert stages.main() == 1, "there are no dialogues"
+    (tmp_path / "mine.jsonl").write_text("{}")
+    assert stages.main() == 0
+    assert [arguments[0] for arguments, _ in started] == ["train", "export"]
+    recorded = f'environment.recorded_files=["{tmp_path / "mine.jsonl"}"]'
+    assert {"experiment=first_experiment_h100x1", recorded} <= set(started[0][0])
+    (tmp_path / "out" / "seconds.tsv").write_text("sft\t1000\nexport\t20\n")
+    monkeypatch.setattr(sys, "argv", command[:-1])
+    assert stages.main() == 0
+    [(arguments, left), *others] = started[2:]
+    assert not others and f"model.path={tmp_path / 'out' / 'sft_model'}" in arguments
+    assert left == pytest.approx(25 * 60 - 1020 - stages.ENDING_S, abs=5)
+
+
+def test_a_second_signal_does_not_cut_short_the_end_of_what_was_started(tmp_path: Path) -> None:
+    """`timeout` tells a whole group of processes, of which one tells another again."""
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import pathlib, signal, sys, time\n"
+        "num_signals = 0\n"
+        "def end(*_):\n"
+        "    global num_signals\n"
+        "    num_signals += 1\n"
+        "    if num_signals == 1:\n        sys.exit(130)\n"
+        "signal.signal(signal.SIGTERM, end)\n"
+        "here = pathlib.Path(__file__).parent\n"
+        "(here / 'begun').touch()\n"
+        "try:\n    time.sleep(60)\n"
+        "finally:\n    time.sleep(2)\n    (here / 'saved').write_text(str(num_signals))\n"
+    )
+    script = (
+        "import sys, stages\n"
+        f"stages.PROGRAM = (sys.executable, {str(program)!r})\n"
+        f"sys.argv = ['stages.py', 'jira', {str(tmp_path / 'out')!r}, 'model']\n"
+        "sys.exit(stages.main())\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": f"{FOLDER}:{ROOT}", "CUDA_VISIBLE_DEVICES": ""}
+    process = subprocess.Popen([sys.executable, "-c", script], env=environment, start_new_session=True)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "begun").exists():
+        assert process.poll() is None and time.monotonic() < deadline
+        time.sleep(0.05)
+    os.killpg(process.pid, signal.SIGTERM)
+    time.sleep(0.5)
+    process.terminate()
+    assert process.wait(30) == 143
+    assert (tmp_path / "saved").read_text() == "1", "the group's signal reaches it through stages alone, once"
+    assert not (tmp_path / "out" / "grpo.done").exists()
+    assert (tmp_path / "out" / "seconds.tsv").read_text().startswith("grpo\t")
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

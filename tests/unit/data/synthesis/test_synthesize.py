@@ -3,6 +3,7 @@
 import json
 import random
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,32 @@ def test_tasks_of_the_same_code_do_not_stay_on_both_sides_of_the_split(tmp_path:
     made = make(tmp_path, families=families, counts={"train": 3, "validation": 2}, mix={1: 1.0})
     numbers = {split: {task.payload["name"][-1] for task in tasks} for split, tasks in made.tasks.items()}
     assert numbers == {"train": {"2", "3", "4"}, "validation": {"5", "6"}}
+
+
+def test_where_what_is_held_out_stays_the_training_task_gives_way(tmp_path: Path) -> None:
+    families = {"train": [twin("a", range(2, 7))], "validation": [twin("b", range(2, 5))]}
+    options = {"families": families, "counts": {"train": 2, "validation": 3}, "mix": {1: 1.0}, "stays": ["validation"]}
+    made = make(tmp_path / "1", **options)
+    numbers = {split: {task.payload["name"][-1] for task in tasks} for split, tasks in made.tasks.items()}
+    assert numbers == {"train": {"5", "6"}, "validation": {"2", "3", "4"}}
+    assert made.tasks == make(tmp_path / "2", **options).tasks
+
+
+def test_a_name_is_not_on_both_sides_where_another_agent_uses_it(tmp_path: Path) -> None:
+    def named(numbers: range, body: str) -> list[Family]:
+        one = twin("a", numbers).tools[0]
+        tool = ToolTemplate(level=1, make=lambda rng: replace(one.make(rng), body=body))
+        return [Family(name="a", subject="saying it again", tools=(tool,))]
+
+    # Training has both of its functions in a sequence, and one of them alone.
+    families = {"train": named(range(2, 4), "return a + '!'"), "validation": named(range(2, 5), "return '?' + a")}
+    rejected = []
+    for seed in range(4):
+        counts = {"train": 2, "validation": 1}
+        made = make(tmp_path / str(seed), families=families, counts=counts, mix={1: 1.0, 3: 1.0}, seed=seed)
+        assert [task.payload["name"] for task in made.tasks["validation"]] == ["a_of_4"]
+        rejected += [item.reason for item in made.rejected]
+    assert any("is nearly the same as nat_agent/train/" in reason for reason in rejected)
 
 
 def constant(rng: random.Random) -> ToolVariant:
