@@ -1,6 +1,6 @@
 """Train a family and show what it gained: imitation where it needs it, GRPO, evaluations, a paired comparison.
 
-usage: stages.py FAMILY OUT MODEL [--minutes M] [key=value ...]
+usage: stages.py FAMILY OUT MODEL [--minutes M] [--imitate | --no-imitate] [key=value ...]
 
 Every start of the product costs a minute or more on a GPU, so that there are as few as can be: held-out tasks are
 played inside of the runs. The environment variables SFT and GRPO hold overrides of one stage. Writes OUT/results.json
@@ -22,14 +22,17 @@ from pathlib import Path
 
 from results import SECONDS, write_results
 
+from skyrl_nat.config.load import load_config
 from skyrl_nat.data.specs import load_tasks
-from skyrl_nat.environments.task_dag.episodes import reference_episodes
+from skyrl_nat.environments.jira.episodes import reference_episodes as jira_episodes
+from skyrl_nat.environments.task_dag.episodes import reference_episodes as task_dag_episodes
 from skyrl_nat.errors import DataError
 
 PROGRAM = (sys.executable, "-m", "skyrl_nat.cli")
-WARM_STARTED = {"task_dag": reference_episodes}
-"""Families whose protocol a small model must learn by imitation -> their reference dialogues."""
-FAMILIES = ("task_dag", "jira")
+EPISODES = {"task_dag": task_dag_episodes, "jira": jira_episodes}
+"""Family -> its reference dialogues."""
+WARM_STARTED = ("task_dag",)
+"""Families whose protocol a small model must learn by imitation, unless the command line says otherwise."""
 SFT = (
     "algorithm=sft",
     "trainer.steps=0",
@@ -74,6 +77,7 @@ class Stages:
         self.out.mkdir(parents=True, exist_ok=True)
         self.model: str = options.model
         self.minutes: float = options.minutes
+        self.imitates: bool = self.family in WARM_STARTED if options.imitate is None else options.imitate
         preset = f"experiment={self.family}_{'h100x1' if has_gpu() else 'cpu'}"
         has_preset = any(text.startswith("experiment=") for text in options.overrides)
         self.overrides: list[str] = [*([] if has_preset else [preset]), *options.overrides]
@@ -85,7 +89,7 @@ class Stages:
             subprocess.CalledProcessError: A stage failed.
         """
         model = self.model
-        if self.family in WARM_STARTED:
+        if self.imitates:
             self.imitate()
             model = str(self.out / "sft_model")
         with self.stage("grpo") as is_missing:
@@ -98,8 +102,11 @@ class Stages:
         with self.stage("sft") as is_missing:
             if is_missing:
                 episodes = self.out / "train_episodes.jsonl"
-                tasks = load_tasks([f"builtin:{self.family}/train"])
-                lines = [json.dumps(episode) + "\n" for episode in WARM_STARTED[self.family](tasks)]
+                environment = load_config(self.overrides).environment
+                tasks = load_tasks(
+                    environment.train_files, family=self.family, max_difficulty=environment.max_difficulty
+                )
+                lines = [json.dumps(episode) + "\n" for episode in EPISODES[self.family](tasks)]
                 episodes.write_text("".join(lines), encoding="utf-8")
                 recorded = f'environment.recorded_files=["{episodes}"]'
                 self.train("sft", self.model, *SFT, recorded, *os.environ.get("SFT", "").split())
@@ -176,10 +183,13 @@ def has_gpu() -> bool:
 def main() -> int:
     """Play all stages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("family", choices=FAMILIES)
+    parser.add_argument("family", choices=EPISODES)
     parser.add_argument("out", type=Path)
     parser.add_argument("model")
     parser.add_argument("--minutes", type=float, default=0.0, help="wall time of the whole; 0 trains all steps")
+    parser.add_argument(
+        "--imitate", action=argparse.BooleanOptionalAction, help="reference dialogues first; default: task_dag alone"
+    )
     parser.add_argument("overrides", nargs="*")
     # What was started is then told to end, too.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
