@@ -1,6 +1,6 @@
 """Train a family and show what it gained: imitation where it needs it, GRPO, evaluations, a paired comparison.
 
-usage: stages.py FAMILY OUT MODEL [--minutes M] [--only-imitation] [key=value ...]
+usage: stages.py FAMILY OUT MODEL [--minutes M] [--imitate | --no-imitate] [--only-imitation] [key=value ...]
 
 Every start of the product costs a minute or more on a GPU, so that there are as few as can be: held-out tasks are
 played inside of the runs. The environment variables SFT and GRPO hold overrides of one stage, EPISODES a file of
@@ -23,19 +23,23 @@ from pathlib import Path
 
 from results import SECONDS, seconds_of, write_results
 
+from skyrl_nat.config.load import load_config
 from skyrl_nat.data.specs import load_tasks
-from skyrl_nat.environments.task_dag.episodes import reference_episodes
+from skyrl_nat.environments.jira.episodes import reference_episodes as jira_episodes
+from skyrl_nat.environments.task_dag.episodes import reference_episodes as task_dag_episodes
 from skyrl_nat.errors import DataError
 
 PROGRAM = (sys.executable, "-m", "skyrl_nat.cli")
-WARM_STARTED = {"task_dag": reference_episodes}
-"""Families whose protocol a small model must learn by imitation -> their reference dialogues."""
 PRESETS = {
     "task_dag": ("task_dag_h100x1", "task_dag_cpu"),
     "jira": ("jira_h100x1", "jira_cpu"),
     "nat_agent": ("first_experiment_h100x1", "smoke_cpu"),
 }
 """Family -> presets for a GPU and for none."""
+DIALOGUES = {"task_dag": task_dag_episodes, "jira": jira_episodes}
+"""Family -> its reference dialogues."""
+WARM_STARTED = ("task_dag",)
+"""Families whose protocol a small model must learn by imitation, unless the command line says otherwise."""
 SFT = (
     "algorithm=sft",
     "trainer.steps=0",
@@ -82,6 +86,7 @@ class Stages:
         self.began = time.monotonic() - sum(seconds_of(self.out / SECONDS).values())
         self.model: str = options.model
         self.minutes: float = options.minutes
+        self.imitates: bool = self.family in WARM_STARTED if options.imitate is None else options.imitate
         self.is_only_imitation: bool = options.only_imitation
         preset = f"experiment={PRESETS[self.family][0 if has_gpu() else 1]}"
         has_preset = any(text.startswith("experiment=") for text in options.overrides)
@@ -108,12 +113,13 @@ class Stages:
         """Return the file of dialogues to imitate, None where nothing is imitated."""
         if given := os.environ.get("EPISODES"):
             return Path(given).resolve(strict=True)
-        if self.family not in WARM_STARTED:
+        if not self.imitates or self.family not in DIALOGUES:
             return None
         path = self.out / "train_episodes.jsonl"
         if not path.exists():
-            tasks = load_tasks([f"builtin:{self.family}/train"])
-            lines = [json.dumps(episode) + "\n" for episode in WARM_STARTED[self.family](tasks)]
+            chosen = load_config(self.overrides).environment
+            tasks = load_tasks(chosen.train_files, family=self.family, max_difficulty=chosen.max_difficulty)
+            lines = [json.dumps(episode) + "\n" for episode in DIALOGUES[self.family](tasks)]
             path.write_text("".join(lines), encoding="utf-8")
         return path
 
@@ -209,6 +215,9 @@ def main() -> int:
     parser.add_argument("model")
     parser.add_argument(
         "--minutes", type=float, default=0.0, help="wall time of all starts together; 0 trains all steps"
+    )
+    parser.add_argument(
+        "--imitate", action=argparse.BooleanOptionalAction, help="reference dialogues first; default: task_dag alone"
     )
     parser.add_argument("--only-imitation", action="store_true", help="end with the model that has imitated")
     parser.add_argument("overrides", nargs="*")

@@ -1,8 +1,9 @@
 """Dialogues as text, such as imitation episodes and preference sets, become recorded rollouts.
 
-A row has `messages` (a dialogue whose assistant messages are learned) or `prompt` and `completion` (the prompt's
-assistant messages are not). `label` (true, false) or `reward` (0 to 1) says how good it is; without either it counts
-as good. Rows with the same `task_id` form a group. `loss` and old log-probs are the trainer's own: a text has none.
+A row has `messages` (a dialogue whose assistant messages are learned), or a `prompt` (whose assistant messages are not)
+and what follows it: a `completion`, or `messages`. `label` (true, false) or `reward` (0 to 1) says how good it is;
+without either it counts as good. Rows with the same `task_id` form a group. `loss` and old log-probs are the trainer's
+own: a text has none.
 """
 
 import json
@@ -86,8 +87,10 @@ def _split(row: Mapping[str, Any]) -> tuple[list[Message], Answers]:
     """Return the prompt, and every answer to learn with what was said after it."""
     if "completion" in row:
         return _messages(row["prompt"]), [(_text(row["completion"]), [])]
-    messages = _messages(row["messages"])
-    first = next((i for i, message in enumerate(messages) if message["role"] == "assistant"), None)
+    prompt = _messages(row["prompt"]) if "prompt" in row else []
+    messages = [*prompt, *_messages(row["messages"])]
+    learned = range(len(prompt), len(messages))
+    first = next((i for i in learned if messages[i]["role"] == "assistant"), None)
     if not first or messages[-1]["role"] != "assistant":
         raise ValueError("messages must open with a prompt and end with an assistant message")
     answers: Answers = []

@@ -18,7 +18,8 @@ from skyrl_nat.config.load import load_config
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "examples/family_training"
-EXPERIMENTS = ("task_dag_h100x1", "task_dag_cpu", "jira_h100x1", "jira_cpu")
+FAMILIES = ("task_dag", "jira")
+EXPERIMENTS = [f"{family}_{device}" for family in FAMILIES for device in ("h100x1", "cpu", "tiny_cpu")]
 
 
 @pytest.fixture
@@ -178,9 +179,37 @@ def test_a_second_signal_does_not_cut_short_the_end_of_what_was_started(tmp_path
     assert (tmp_path / "out" / "seconds.tsv").read_text().startswith("grpo\t")
 
 
+@pytest.mark.parametrize(
+    ("family", "option", "names"),
+    [
+        ("jira", [], ["grpo"]),
+        ("jira", ["--imitate"], ["sft", "export", "grpo"]),
+        ("task_dag", ["--no-imitate"], ["grpo"]),
+    ],
+)
+def test_imitation_is_a_matter_of_the_family_or_of_the_command_line(
+    stages: ModuleType,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    family: str,
+    option: list[str],
+    names: list[str],
+) -> None:
+    monkeypatch.setattr(stages, "run_program", lambda *_, **__: None)
+    monkeypatch.setattr(stages, "write_results", lambda out: None)
+    monkeypatch.setattr(stages, "has_gpu", lambda: False)
+    arguments = [family, str(tmp_path), "model", *option, "environment.max_difficulty=3"]
+    monkeypatch.setattr(sys, "argv", ["stages.py", *arguments])
+    assert stages.main() == 0
+    assert sorted(path.stem for path in tmp_path.glob("*.done")) == sorted(names)
+    if "sft" in names:
+        rows = [json.loads(line) for line in (tmp_path / "train_episodes.jsonl").read_text().splitlines()]
+        assert {row["difficulty"] for row in rows} == {1, 2, 3}
+
+
 @pytest.mark.parametrize("name", EXPERIMENTS)
 def test_experiments_are_whole_configs(name: str) -> None:
     config = load_config([f"experiment={name}"])
-    assert config.environment.family == name.rpartition("_")[0]
+    assert config.environment.family == next(family for family in FAMILIES if name.startswith(family))
     assert config.environment.validation_files == [f"builtin:{config.environment.family}/validation"]
     assert (config.cluster.device == "cuda") == name.endswith("h100x1")

@@ -58,6 +58,15 @@ def test_every_assistant_message_of_an_episode_is_learned_and_nothing_else(codec
     assert set(rollout.rollout_logprobs) == {0.0}
 
 
+def test_of_a_prompt_and_what_follows_it_only_what_follows_is_learned(codec: ChatCodec) -> None:
+    whole = rollout_of_dialogue({"messages": [ASK, SAY, THANK, AGAIN]}, "x", codec)
+    for prompt, messages in (([ASK, SAY], [THANK, AGAIN]), ([ASK, SAY, THANK], [AGAIN])):
+        rollout = rollout_of_dialogue({"prompt": prompt, "messages": messages}, "x", codec)
+        assert rollout.token_ids == whole.token_ids
+        assert [turn.completion_text for turn in rollout.turns] == ["another"]
+        assert rollout.num_loss_tokens == len(codec.encode("another")) + 1
+
+
 def test_of_prompt_and_completion_only_the_completion_is_learned(codec: ChatCodec) -> None:
     row = {"prompt": [ASK, SAY, THANK], "completion": "another", "label": False}
     rollout = rollout_of_dialogue(row, "x", codec)
@@ -110,6 +119,7 @@ def test_rows_without_a_task_stand_alone(codec: ChatCodec, tmp_path: Path) -> No
         {"messages": [ASK, SAY, AGAIN]},
         {"messages": [ASK, {"role": "robot", "content": "x"}, SAY]},
         {"messages": [ASK, {"role": "assistant", "content": None}]},
+        {"prompt": [ASK, SAY], "messages": [THANK]},
         {"prompt": [ASK], "completion": 3},
         {"prompt": [ASK], "completion": "a", "label": "False"},
         {"prompt": [ASK], "completion": "a", "label": 1},

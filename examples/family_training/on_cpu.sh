@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# Show on a CPU that GRPO learns: a model of two million random weights imitates reference dialogues until it earns
+# something, GRPO takes it from there, and paired tests on held-out tasks compare the two (results.json).
+#
+#   usage: bash examples/family_training/on_cpu.sh FAMILY OUT [--minutes M] [hydra overrides]
+#
+#   FAMILY     jira or task_dag (plans of difficulty 1 and 2)
+#   OUT        folder to make; the model that is begun with is OUT/model
+#   SFT, GRPO  overrides of one stage, in the place of those below
+set -euo pipefail
+[ $# -ge 2 ] || { sed -n '2,9p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+family=$1 out=$2
+shift 2
+python=python3
+[ ! -x "$root/.venv/bin/python" ] || python=$root/.venv/bin/python
+export CUDA_VISIBLE_DEVICES="" PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
+# So short that much is left to gain.
+case "$family" in
+  jira) SFT=${SFT:-trainer.steps=90 trainer.tasks_per_step=16 optimizer.lr=1e-3 optimizer.schedule=constant} ;;
+  *) SFT=${SFT:-trainer.steps=100 trainer.tasks_per_step=16 optimizer.lr=1e-3 optimizer.schedule=constant} ;;
+esac
+export SFT
+[ -e "$out/model/model.safetensors" ] || "$python" "$here/family_model.py" "$family" "$out/model"
+exec "$python" "$here/stages.py" "$family" "$out" "$out/model" --imitate "experiment=${family}_tiny_cpu" "$@"
