@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Show on a CPU that GRPO learns: a model of two million random weights imitates reference dialogues until it earns
-# something, GRPO takes it from there, and paired tests on held-out tasks compare the two (results.json).
+# Train on a CPU with nothing downloaded: a model of two million random weights imitates reference dialogues until it
+# earns something, GRPO takes it from there, and paired tests on held-out tasks say whether it gained (results.json).
 #
 #   usage: bash examples/family_training/on_cpu.sh FAMILY OUT [--minutes M] [hydra overrides]
 #
