@@ -47,7 +47,7 @@ END_S = 180.0
 LEAVE_S = 15.0
 """To its last processes, after that."""
 LAST_CHARS = 6000
-"""Of the run's output, kept where something was wrong."""
+"""Of the run's output, kept where it ended otherwise than it was told to."""
 LOOK_EVERY_S = 0.5
 PR_SET_CHILD_SUBREAPER = 36
 NO_LIMIT = 1_000_000
@@ -219,7 +219,7 @@ def main() -> int:
         last_words = soak.output.read_text(errors="replace")[-LAST_CHARS:]
     found = report(soak.samples, soak.faults.done, left, steps=steps, warm_s=60 * options.warm_minutes)
     found = {"seed": options.seed, "longest_wait_s": round(soak.longest_wait_s, 1), **found}
-    if found["wrong"]:
+    if "exit_code" in found["wrong"]:
         found["last_words"] = last_words
     text = json.dumps(found, indent=1)
     print(text)
