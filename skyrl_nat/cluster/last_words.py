@@ -45,7 +45,8 @@ async def last_words(error: RayError, identity: Mapping[str, Any]) -> str:
     text = str(error)
     if IN_CONSTRUCTOR in text:
         return f"it did not start: {_lines(text)[-1]}"
-    if "log" not in identity:
+    if "log" not in identity or _is_of_memory(text):
+        # Where memory is short, whoever looks would be the next to be ended.
         return with_hint(text, [], 0)
     strategy = NodeAffinitySchedulingStrategy(identity["node_id"], soft=False)
     try:
@@ -67,7 +68,7 @@ def with_hint(text: str, lines: list[str], num_kills: int) -> str:
     found = _first_line(text)
     if lines:
         found += f"; its log ends with: {' / '.join(lines)}"
-    if num_kills or any(word in text for word in OF_MEMORY):
+    if num_kills or _is_of_memory(text):
         return f"{found}; its node ran out of memory. {MEMORY_HINT}"
     if not any(word in line for word in TRACES for line in lines):
         found += (
@@ -90,6 +91,10 @@ def read_end(log: Path) -> list[str]:
         return [f"(it cannot be read: {error})"]
     own = [line.strip()[:LONGEST_LINE] for line in lines if line.strip() and not line.startswith((":", "["))]
     return own[-NUM_LINES:]
+
+
+def _is_of_memory(text: str) -> bool:
+    return any(word in text for word in OF_MEMORY)
 
 
 def _first_line(text: str) -> str:
