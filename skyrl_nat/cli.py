@@ -4,27 +4,22 @@ import argparse
 import asyncio
 import contextlib
 import errno
-import faulthandler
 import json
-import os
 import re
-import signal
 import sys
 import tempfile
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from skyrl_nat.controller.stop_signals import EXIT_INTERRUPTED, leave, run_until_stopped
 from skyrl_nat.data.traces.command_line import add_commands as add_trace_commands
 from skyrl_nat.errors import ConfigError, DataError, SkyRLNatError, StoppedError
 from skyrl_nat.evaluation.command_line import add_commands as add_evaluation_commands
 from skyrl_nat.json_lines import with_reasons
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine
-
     from skyrl_nat.config.run import RunConfig
     from skyrl_nat.controller.replay import Recording
     from skyrl_nat.controller.subject import Subject
@@ -33,7 +28,6 @@ DISK_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.EROFS)
 EXIT_FAILED = 1
 EXIT_BAD_INPUT = 2
 EXIT_STOPPED = 3
-EXIT_INTERRUPTED = 130
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -158,7 +152,7 @@ def _train(options: argparse.Namespace) -> None:
     if step is not None:
         print(f"{config.run_dir} is already finished: step {step} was its last. Raise trainer.steps or trainer.epochs")
         return
-    _run(_train_run(config), config.recovery.grace_s)
+    run_until_stopped(_train_run(config), config.recovery.grace_s)
 
 
 async def _train_run(config: "RunConfig") -> None:
@@ -200,7 +194,7 @@ def _doctor(options: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="skyrl-nat-doctor-") as folder:
         config.root_dir, config.name, config.resume = folder, "doctor", "never"
         config.tracking.backends = []
-        _run(_doctor_run(config), config.recovery.grace_s)
+        run_until_stopped(_doctor_run(config), config.recovery.grace_s)
 
 
 async def _doctor_run(config: "RunConfig") -> None:
@@ -230,7 +224,7 @@ def _evaluate(options: argparse.Namespace) -> None:
     if options.out is not None:
         require_free(options.out)
     with opened(options.subject, options.checkpoint, options.overrides) as subject:
-        _run(_evaluate_subject(subject, options.samples, options.out), subject.config.recovery.grace_s)
+        run_until_stopped(_evaluate_subject(subject, options.samples, options.out), subject.config.recovery.grace_s)
 
 
 async def _evaluate_subject(subject: "Subject", num_samples: int, out: Path | None) -> None:
@@ -264,7 +258,7 @@ def _export(options: argparse.Namespace) -> None:
             raise ConfigError(
                 f"{options.subject} must be the folder of a run or of one of its checkpoints. Check the path"
             )
-        _run(_export_subject(subject, options.folder), subject.config.recovery.grace_s)
+        run_until_stopped(_export_subject(subject, options.folder), subject.config.recovery.grace_s)
 
 
 async def _export_subject(subject: "Subject", folder: Path) -> None:
@@ -281,7 +275,7 @@ def _replay(options: argparse.Namespace) -> None:
     from skyrl_nat.controller.replay import Recording
 
     recording = Recording(options.run, options.overrides)
-    _run(_replay_run(recording, options.step), recording.config.recovery.grace_s)
+    run_until_stopped(_replay_run(recording, options.step), recording.config.recovery.grace_s)
 
 
 async def _replay_run(recording: "Recording", step: int) -> None:
@@ -334,61 +328,15 @@ def resolve_name(config: "RunConfig") -> "RunConfig":
     return config
 
 
-def _run(work: "Coroutine[Any, Any, None]", grace_s: float) -> None:
-    """Run to the end; a first signal ends it in order, and within `grace_s` and `ENDING_S`, a third one at once."""
-    from skyrl_nat.config.recovery import ENDING_S, STOP_SIGNALS
-
-    is_told = threading.Event()
-    threading.Thread(target=_end_in_time, args=(is_told, grace_s + ENDING_S), daemon=True, name="the last end").start()
-
-    async def with_signals() -> None:
-        task, loop = asyncio.current_task(), asyncio.get_running_loop()
-        num_signals = 0
-
-        def stop(*_: object) -> None:
-            """End the work in order; a second signal changes nothing, since that takes its time."""
-            nonlocal num_signals
-            num_signals += 1
-            if num_signals == 1:
-                is_told.set()
-                if task is not None and not loop.is_closed():
-                    loop.call_soon_threadsafe(task.cancel)
-            elif num_signals > 2:
-                _end_here("the third signal ends it where it is")
-
-        # The loop's own handlers would go with it, and a signal in what is then left of the process would end it.
-        for number in STOP_SIGNALS:
-            signal.signal(number, stop)
-        try:
-            await work
-        finally:
-            # Threads that hang would be waited for as long as they like.
-            faulthandler.dump_traceback_later(ENDING_S, exit=True, file=2)  # pyright: ignore[reportArgumentType]
-
-    try:
-        asyncio.run(with_signals())
-    finally:
-        faulthandler.cancel_dump_traceback_later()
-
-
-def _end_in_time(is_told: threading.Event, limit_s: float) -> None:
-    """Wait for the word to stop, and end the process if that takes longer than it may."""
-    is_told.wait()
-    time.sleep(limit_s)
-    faulthandler.dump_traceback(file=2)  # pyright: ignore[reportArgumentType]
-    _end_here(f"a run that is told to stop must end within {limit_s:g} s, it stands where the stacks above say")
-
-
-def _end_here(why: str) -> None:
-    """End the process at once, whatever it does; Ray's processes end with it."""
-    os.write(2, f"skyrl-nat: {why}. Go on with resume=latest\n".encode())
-    os._exit(EXIT_INTERRUPTED)
-
-
 def _say(error: SkyRLNatError, code: int) -> int:
     print(f"skyrl-nat: {error}", file=sys.stderr)
     return code
 
 
+def program() -> None:
+    """`main` as a whole process."""
+    leave(main())
+
+
 if __name__ == "__main__":
-    sys.exit(main())
+    program()

@@ -32,7 +32,6 @@ LOCAL_OBJECT_STORE_BYTES = 2 * 1024**3
 LOOK_S = 0.5
 RESERVES_S = 1
 """Between two looks for a signal while resources are waited for; Ray counts whole seconds."""
-PUT_BACK_S = 0.001
 END_S = 30.0
 """For Ray to end in order."""
 
@@ -100,17 +99,14 @@ def _own_signals() -> Iterator[None]:
 def _shut_down() -> bool:
     """End Ray within `END_S`, else say where it stands and leave it behind; return whether it has ended.
 
-    Ray takes SIGTERM's handler away a second before it is through: it is put back again and again.
+    Ray takes SIGTERM's handler away a second before it is through; it is put back when that has ended.
     """
     on_sigterm = signal.getsignal(signal.SIGTERM)
-    is_main = threading.current_thread() is threading.main_thread()
     ending = threading.Thread(target=ray.shutdown, daemon=True, name="the end of Ray")
     ending.start()
-    deadline = time.monotonic() + END_S
-    while ending.is_alive() and time.monotonic() < deadline:
-        ending.join(PUT_BACK_S)
-        if is_main:
-            signal.signal(signal.SIGTERM, on_sigterm)
+    ending.join(END_S)
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, on_sigterm)
     frame = sys._current_frames().get(ending.ident or 0)
     if frame is None or not ending.is_alive():
         return True

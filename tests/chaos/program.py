@@ -25,6 +25,7 @@ from skyrl_nat.config.cluster import Strategy
 from skyrl_nat.config.rollout import EngineKind
 from skyrl_nat.controller.devices import Devices
 from skyrl_nat.controller.run import Run
+from skyrl_nat.controller.stop_signals import leave
 from skyrl_nat.monitoring.tracker import Tracker
 from skyrl_nat.rollouts.recorder import RolloutRecorder
 
@@ -176,4 +177,4 @@ if __name__ == "__main__":
     follow_run(the_plan)
     follow_calls(the_plan)
     follow_files(the_plan)
-    sys.exit(main(sys.argv[2:]))
+    leave(main(sys.argv[2:]))

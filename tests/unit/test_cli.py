@@ -1,9 +1,6 @@
 """What leaves the program when a command fails: one sentence and an exit code."""
 
 import errno
-import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -71,45 +68,3 @@ def test_what_no_command_takes_is_refused(capsys, arguments: list[str]):
         cli.main(arguments)
     assert stopped.value.code == 2
     assert "unrecognized arguments" in capsys.readouterr().err
-
-
-BLOCKED = """
-import asyncio, sys, time
-from skyrl_nat import cli
-from skyrl_nat.config import recovery
-
-async def work():
-    print("ready", flush=True)
-    while True:
-        time.sleep(0.01)
-
-recovery.ENDING_S = 0.2
-cli._run(work(), float(sys.argv[1]))
-"""
-"""A program whose loop does not come to heed a signal."""
-
-
-@pytest.mark.parametrize(
-    ("grace_s", "signals", "said"),
-    [
-        ("600", (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT), "the third signal ends it where it is"),
-        ("0.1", (signal.SIGTERM,), "told to stop must end within 0.3 s, it stands where the stacks above say"),
-    ],
-)
-def test_even_a_program_that_stands_still_is_ended_by_a_third_signal_or_after_the_grace(
-    grace_s: str, signals: tuple[signal.Signals, ...], said: str
-):
-    with subprocess.Popen(
-        [sys.executable, "-c", BLOCKED, grace_s], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
-        for number in signals:
-            process.send_signal(number)
-        try:
-            _, error = process.communicate(timeout=60)
-        finally:
-            process.kill()
-    assert process.returncode == 130
-    assert said in error
-    assert ("in work" in error) == (len(signals) == 1), "where it stands"

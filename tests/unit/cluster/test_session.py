@@ -1,20 +1,18 @@
 """Signals of this process stay its own, whatever Ray does with them."""
 
 import asyncio
-import ctypes
 import os
 import signal
 import subprocess
 import sys
 import threading
-import time
 from typing import Any
 
 import pytest
 
 from skyrl_nat.cluster import session
 from skyrl_nat.cluster.placement import PlacementPlan
-from skyrl_nat.cluster.session import _own_signals, _shut_down, ray_session, reserved
+from skyrl_nat.cluster.session import _own_signals, ray_session, reserved
 from skyrl_nat.config.cluster import ClusterConfig
 
 DEAF = "import os, signal; os.kill(os.getpid(), signal.SIGUSR1); print('alive')"
@@ -42,19 +40,6 @@ def test_what_is_started_for_ray_is_not_ended_by_usr1_and_this_process_still_hea
     assert heard == [signal.SIGUSR1]
     os.kill(os.getpid(), signal.SIGTERM)
     assert heard == [signal.SIGUSR1, signal.SIGTERM]
-
-
-def test_a_signal_while_ray_ends_is_still_heard(heard: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """CK-11: a second SIGTERM must not end a run that is ending in order."""
-
-    def shutdown() -> None:
-        ctypes.CDLL(None).signal(int(signal.SIGTERM), None)  # as Ray does on the way, below Python
-        time.sleep(0.2)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    monkeypatch.setattr(session.ray, "shutdown", shutdown)
-    assert _shut_down()
-    assert heard == [signal.SIGTERM]
 
 
 def test_ray_that_does_not_end_is_named_and_left_behind_and_its_processes_are_killed(
