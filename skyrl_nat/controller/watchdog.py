@@ -123,16 +123,19 @@ class Watchdog:
         """Write the stacks of all actors and the controller's own tasks, and return the file."""
         run = self._run
         folder = run.folder / "stalls"
-        folder.mkdir(exist_ok=True)
         file = folder / f"step_{run.step + 1:06d}_{time.strftime('%H%M%S')}.txt"
         found = await stacks_of(run.topology.groups)
-        with contextlib.suppress(OSError), file.open("w", encoding="utf-8") as out:
-            out.write(f"{diagnosis}\n\n")
-            for name, text in found.items():
-                out.write(f"== {name}: {text}\n")
-            for task in asyncio.all_tasks():
-                out.write(f"== controller, task {task.get_name()}\n")
-                task.print_stack(file=out)
+        try:
+            folder.mkdir(exist_ok=True)
+            with file.open("w", encoding="utf-8") as out:
+                out.write(f"{diagnosis}\n\n")
+                for name, text in found.items():
+                    out.write(f"== {name}: {text}\n")
+                for task in asyncio.all_tasks():
+                    out.write(f"== controller, task {task.get_name()}\n")
+                    task.print_stack(file=out)
+        except OSError as error:
+            run.console.warn(f"{file} could not be written in full: {error}")
         return file
 
 
