@@ -1,7 +1,6 @@
 """A clock that only progress moves: when it stands still, the user is told who waits for whom, and it is ended."""
 
 import asyncio
-import contextlib
 import faulthandler
 import time
 from pathlib import Path
