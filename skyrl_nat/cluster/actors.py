@@ -21,6 +21,7 @@ from skyrl_nat.cluster.last_words import num_memory_kills, own_log
 from skyrl_nat.cluster.lines import Answer, Exchange, Request
 from skyrl_nat.cluster.placement import PlacementPlan, Slot, visible_devices
 from skyrl_nat.cluster.session import node_name
+from skyrl_nat.monitoring import spans
 
 COMPUTING = ("policy", "engine")
 """Roles that share the cores; all others get one thread."""
@@ -42,6 +43,7 @@ class _Host:
         self._log, self._memory_kills = own_log(), num_memory_kills()
         self._stacks = watch_for_stack_dumps()
         module, name = factory.split(":")
+        spans.trace_as_told(name)
         self._target = getattr(importlib.import_module(module), name)(**kwargs)
         gc.collect()
         gc.freeze()  # modules are not looked through again and again
@@ -52,6 +54,10 @@ class _Host:
         with socket.socket() as probe:
             probe.bind((address, 0))
             return address, probe.getsockname()[1]
+
+    def flush_traces(self) -> None:
+        """Send what is left of the spans."""
+        spans.flush_traces()
 
     def identity(self) -> dict[str, Any]:
         """Return process id and node, for messages and tests, where its stacks can be read, and how far it has come."""
@@ -154,7 +160,7 @@ def spawn(
         is_async: Whether the worker's methods are coroutines.
         max_restarts: Times that Ray makes a dead actor anew; only for workers without state worth keeping.
     """
-    environment = {"OMP_NUM_THREADS": str(plan.num_threads if slot.role in COMPUTING else 1)}
+    environment = {"OMP_NUM_THREADS": str(plan.num_threads if slot.role in COMPUTING else 1), **spans.environment()}
     if plan.is_overlapped:
         # Threads that spin while they wait would take the cores from the process that computes.
         environment |= {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}

@@ -135,7 +135,7 @@ def test_a_call_that_is_cancelled_before_it_is_sent_is_never_sent() -> None:
 
     found, wire = run(scenario)
     assert found == 6
-    assert [[method for _, method, _ in requests] for requests in wire.sent] == [["double"]]
+    assert [[method for _, method, *_ in requests] for requests in wire.sent] == [["double"]]
 
 
 def test_a_stream_that_ends_early_fails_what_is_left_and_later_calls_are_sent_anew() -> None:
