@@ -16,7 +16,7 @@ def live_state(run: Run) -> LiveState:
         step=run.step,
         total_steps=run.total_steps,
         phase=run.devices.phase,
-        silent_s=now - run.progress_since,
+        silent_s=max(0.0, now - run.progress_since),
         silence_limit_s=silence_limit(run),
         pushed_version=run.devices.pushed_version,
         workers={group.role: len(group.identities) for group in groups},

@@ -4,7 +4,6 @@ import asyncio
 import contextlib
 import json
 import math
-import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -63,6 +62,8 @@ class Run:
 
     started_from: Path | None = None
     """Checkpoint that this process began with, perhaps another run's."""
+    progress_since: float = math.inf
+    """When the watchdog last saw progress, by `time.monotonic`; infinite before it watches."""
 
     def __init__(
         self,
@@ -86,8 +87,6 @@ class Run:
         self.total_steps = config.total_steps(len(data.train_tasks))
         self.step = 0
         """Batches trained; also the policy version that the engines serve after a push."""
-        self.progress_since = time.monotonic()
-        """When the watchdog last saw progress, by `time.monotonic`."""
         self.evaluations: list[EvaluationResult] = []
         """Of held-out tasks up to this step, oldest first; those of earlier processes too."""
         self.rewards: dict[int, float] = {}

@@ -4,9 +4,12 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from skyrl_nat.monitoring.prometheus_names import PREFIX
 from skyrl_nat.monitoring.spans import Attributes
+from skyrl_nat.types import Outcome
 
 SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 25, 50, 100, 250, 500, 1000)
 """Upper bounds of the buckets of latencies."""
+KINDS = ("train", "eval")
+"""Of rollouts, that every run has."""
 
 
 class Latencies:
@@ -33,8 +36,14 @@ class Latencies:
             buckets=SECONDS,
         )
         self._failures = Counter(f"{PREFIX}_call_failures", "Calls that gave nothing", ["call"], registry=registry)
+        # A rate sees nothing of the first count of a series that was not there before.
         for call in (*self._calls, "environment"):
             self._failures.labels(call)
+        for kind in KINDS:
+            self._judged.labels(kind)
+            self._successes.labels(kind)
+            for outcome in Outcome:
+                self._rollouts.labels(kind, outcome)
 
     def __call__(self, name: str, seconds: float, attributes: Attributes) -> None:
         """Count one stretch; one that was cancelled tells nothing."""

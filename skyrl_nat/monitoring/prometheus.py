@@ -15,11 +15,9 @@ from skyrl_nat.config.outputs import TrackingConfig
 from skyrl_nat.monitoring import spans
 from skyrl_nat.monitoring.latencies import Latencies
 from skyrl_nat.monitoring.live import LiveState, live_metrics, machine_metrics
-from skyrl_nat.monitoring.prometheus_names import PREFIX, prometheus_name
+from skyrl_nat.monitoring.prometheus_names import PREFIX, TARGETS, prometheus_name
 
 HOST = "127.0.0.1"
-TARGETS = "prometheus.json"
-"""File of a run folder, while the run lasts: where it is scraped, as Prometheus's file_sd_configs reads it."""
 TEXTFILE_S = 15.0
 """Between two versions of the text file."""
 MAX_METRICS = 2000
