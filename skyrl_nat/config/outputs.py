@@ -135,8 +135,8 @@ class TrackingConfig:
     """`online`, `offline` or `disabled`; offline runs are sent later with `wandb sync`, and so is what `online` could
     not send (docs/tracking.md)."""
     prometheus_port: int = 0
-    """Port on the loopback address where Prometheus finds the metrics; 0 takes a free one. It is written into the run
-    folder (docs/monitoring.md)."""
+    """Port on the loopback address where Prometheus finds the metrics; 0 takes a free one. `NAME.prometheus.json`
+    beside the run folder tells it (docs/monitoring.md)."""
     prometheus_textfile: str | None = None
     """File for node_exporter's textfile collector, named `.prom`, in place of a port; null for none."""
     traces: Traces = Traces.off

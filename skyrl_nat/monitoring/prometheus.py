@@ -112,14 +112,14 @@ class PrometheusBackend:
 
 
 class _Page:
-    """`/metrics` at a port, which is written into the run folder."""
+    """`/metrics` at a port, told by a file beside the run folder: Prometheus looks for such files in one folder alone."""
 
     def __init__(self, folder: Path, port: int, registry: CollectorRegistry) -> None:
         self._server, self._thread = start_http_server(port, HOST, registry)
-        self._targets = folder / TARGETS
+        self._targets = folder.with_name(folder.name + TARGETS)
         target = {"targets": [f"{HOST}:{self._server.server_port}"], "labels": {"run": folder.name}}
         self._text = json.dumps([target]) + "\n"
-        part = folder / f"{TARGETS}.part"
+        part = self._targets.with_suffix(".part")
         part.write_text(self._text, encoding="utf-8")
         part.replace(self._targets)
 

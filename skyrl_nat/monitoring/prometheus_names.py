@@ -4,8 +4,8 @@ import re
 from dataclasses import dataclass
 
 PREFIX = "skyrl_nat"
-TARGETS = "prometheus.json"
-"""File of a run folder, while the run lasts: where it is scraped, as Prometheus's file_sd_configs reads it."""
+TARGETS = ".prometheus.json"
+"""End of the file beside a run folder, while the run lasts: where it is scraped, as file_sd_configs reads it."""
 _UNITS = (
     (r"_?gb_per_s", "bytes_per_second", 1e9),
     (r"_per_gpu_s", "per_gpu_second", 1.0),

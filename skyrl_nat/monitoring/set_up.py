@@ -54,9 +54,9 @@ def write_assets(folder: Path, runs: Sequence[Path], deployments: Sequence[str])
 
 
 def _targets_of(path: Path) -> str:
-    """Return the pattern of files with targets: of one run, or of all in a folder."""
+    """Return the pattern of files with targets: of one run, or of all in a folder; `*` may stand in a name alone."""
     path = path.expanduser().resolve()
-    return str(path / TARGETS) if (path / "config.yaml").is_file() else str(path / "*" / TARGETS)
+    return str(path) + TARGETS if (path / "config.yaml").is_file() else str(path / f"*{TARGETS}")
 
 
 def _read(path: Path) -> Any:

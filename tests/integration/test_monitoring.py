@@ -218,5 +218,5 @@ def test_a_worker_that_stands_still_lets_the_alerts_fire_and_its_replacement_let
 def test_a_run_that_is_killed_is_told_of_and_one_that_ended_is_no_target(watched: Watched) -> None:
     watched.process.kill()
     wait_until(lambda: "RunGone" in watched.server.firing(), WAIT_S, "the killed run is told of")
-    (watched.folder / "runs" / "watched" / "prometheus.json").unlink()
+    (watched.folder / "runs" / "watched.prometheus.json").unlink()
     wait_until(lambda: "RunGone" not in watched.server.firing(), WAIT_S, "the run is no target any more")

@@ -47,8 +47,12 @@ def open_tracker(folder: Path, **settings: Any) -> tuple[Tracker, io.StringIO]:
     return Tracker(TrackingConfig(backends=["prometheus"], **settings), folder, {}, shown), said
 
 
+def target_file(folder: Path) -> Path:
+    return folder.with_name(f"{folder.name}.prometheus.json")
+
+
 def address(folder: Path) -> str:
-    [target] = json.loads((folder / "prometheus.json").read_text())
+    [target] = json.loads(target_file(folder).read_text())
     assert target["labels"] == {"run": folder.name}
     return f"http://{target['targets'][0]}/metrics"
 
@@ -169,7 +173,7 @@ def test_a_port_in_use_is_one_warning_and_no_stop(tmp_path) -> None:
     tracker.log(2, {"loss/policy": 0.5})
     tracker.close()
     assert said.getvalue().count("Tracking back end prometheus failed") == 1
-    assert not (tmp_path / "prometheus.json").exists()
+    assert not target_file(tmp_path).exists()
     assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 2
 
 
@@ -186,7 +190,7 @@ def test_after_the_end_nothing_listens_and_no_target_is_left(tmp_path) -> None:
     tracker, _ = open_tracker(tmp_path)
     url = address(tmp_path)
     tracker.close()
-    assert not (tmp_path / "prometheus.json").exists()
+    assert not target_file(tmp_path).exists()
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(url, timeout=5)
     with spans.span("generate") as known:

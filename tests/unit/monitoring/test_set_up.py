@@ -37,8 +37,8 @@ def test_runs_and_deployments_are_filled_in_and_the_two_commands_are_said(tmp_pa
     assert cli.main([*arguments, "--deployment", "127.0.0.1:8080"]) == 0
     found, served = yaml.safe_load((folder / "prometheus.yml").read_text())["scrape_configs"]
     assert found["file_sd_configs"][0]["files"] == [
-        str(tmp_path / "runs" / "*" / "prometheus.json"),
-        str(run / "prometheus.json"),
+        str(tmp_path / "runs" / "*.prometheus.json"),
+        str(tmp_path / "other" / "one run.prometheus.json"),
     ]
     assert served["static_configs"] == [{"targets": ["127.0.0.1:8080"]}]
     provider = yaml.safe_load((folder / "grafana/provisioning/dashboards/skyrl_nat.yml").read_text())["providers"][0]
