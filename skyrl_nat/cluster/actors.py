@@ -43,7 +43,6 @@ class _Host:
         self._log, self._memory_kills = own_log(), num_memory_kills()
         self._stacks = watch_for_stack_dumps()
         module, name = factory.split(":")
-        spans.trace_as_told(name)
         self._target = getattr(importlib.import_module(module), name)(**kwargs)
         gc.collect()
         gc.freeze()  # modules are not looked through again and again
@@ -116,6 +115,7 @@ class AsyncHost(_Host):
     """For workers with async methods: many calls at once on one event loop."""
 
     def __init__(self, factory: str, kwargs: dict[str, Any]) -> None:
+        spans.trace_as_told(factory.partition(":")[2])
         super().__init__(factory, kwargs)
         self._exchange = Exchange(lambda method, *args: getattr(self._target, method)(*args))
 

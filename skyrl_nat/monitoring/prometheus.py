@@ -112,7 +112,7 @@ class PrometheusBackend:
 
 
 class _Page:
-    """`/metrics` at a port, told by a file beside the run folder: Prometheus looks for such files in one folder alone."""
+    """`/metrics` at a port, told by a file beside the run folder: Prometheus looks for them in one folder alone."""
 
     def __init__(self, folder: Path, port: int, registry: CollectorRegistry) -> None:
         self._server, self._thread = start_http_server(port, HOST, registry)

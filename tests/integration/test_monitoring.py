@@ -1,5 +1,6 @@
 """A real Prometheus scrapes a real run: panels have data, alerts fire, and one rollout is a trace over processes."""
 
+import contextlib
 import json
 import os
 import signal
@@ -19,7 +20,7 @@ from prometheus_server import Prometheus, programs, running, wait_until
 from skyrl_nat.monitoring.deployment_metrics import DeploymentMetrics
 from skyrl_nat.monitoring.set_up import ASSETS, write_assets
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(700)]
 
 SETTINGS = (
     "name=watched",
@@ -70,7 +71,8 @@ class Deployment:
                 self.send_response(200)
                 self.send_header("Content-Type", kind)
                 self.end_headers()
-                self.wfile.write(body)
+                with contextlib.suppress(BrokenPipeError):  # asked too late
+                    self.wfile.write(body)
 
             def log_message(self, format: str, *args: Any) -> None:
                 pass
@@ -87,7 +89,7 @@ class Deployment:
 def hasten(folder: Path) -> None:
     """Let Prometheus look every second, and let alerts wait no longer than that."""
     config = yaml.safe_load((folder / "prometheus.yml").read_text())
-    config["global"] = {"scrape_interval": "1s", "evaluation_interval": "1s"}
+    config["global"] = {"scrape_interval": "2s", "scrape_timeout": "2s", "evaluation_interval": "1s"}
     config["scrape_configs"][0]["file_sd_configs"][0]["refresh_interval"] = "1s"
     (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
     rules = yaml.safe_load((folder / "alerts.yml").read_text())
@@ -115,7 +117,7 @@ def watched(binaries: Path, tmp_path_factory) -> Iterator[Watched]:
             patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
             process = small_run.start(folder, *SETTINGS)
         try:
-            small_run.wait_for_step(folder, "watched", 3, process)
+            small_run.wait_for_step(folder, "watched", 3, process, timeout_s=500)
             yield Watched(folder, process, server, spans)
         finally:
             process.kill()
