@@ -72,7 +72,7 @@ TRAINING = (
         queries=plain("rollout_success_mean", "eval_rollout_success_mean"),
         unit="percentunit",
     ),
-    Panel(title="Loss", queries=plain("loss_policy", "loss_total")),
+    Panel(title="Loss", queries=plain("loss_policy", "loss_whole")),
     Panel(title="Gradient norm", queries=plain("loss_grad_norm")),
     Panel(
         title="KL to the reference", queries=plain("loss_token_kl"), help="Nats per token; absent without a KL term."

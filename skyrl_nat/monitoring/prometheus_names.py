@@ -15,6 +15,8 @@ _UNITS = (
     (r"_s", "seconds", 1.0),
 )
 """How a part of a name may end, what stands at the end of the whole name instead, and what a value is multiplied by."""
+_KEPT = {"count": "number", "total": "whole"}
+"""How no gauge may end: histograms and counters do. And what stands there instead."""
 _GPU = re.compile(r"gpu/(\d+)/(.+)")
 
 
@@ -32,8 +34,8 @@ class PrometheusName:
 def prometheus_name(metric: str) -> PrometheusName:
     """Return where a metric of a run is found.
 
-    Parts are joined by `_`; a unit moves to the end and becomes a base unit; `count`, which Prometheus keeps for
-    histograms, becomes `number`; the number of a GPU becomes a label.
+    Parts are joined by `_`; a unit moves to the end and becomes a base unit; endings that Prometheus keeps for itself
+    become others; the number of a GPU becomes a label.
     """
     gpu = ""
     if found := _GPU.fullmatch(metric):
@@ -43,7 +45,6 @@ def prometheus_name(metric: str) -> PrometheusName:
         for ending, name, by in _UNITS:
             if not unit and (match := re.search(ending + "$", part)):
                 parts[number], unit, factor = part[: match.start()], name, by
-    if parts[-1] == "count":
-        parts[-1] = "number"
+    parts[-1] = _KEPT.get(parts[-1], parts[-1])
     text = "_".join(part for part in [PREFIX, *parts, unit] if part)
     return PrometheusName(re.sub("[^a-zA-Z0-9_]", "_", text), factor, gpu)

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import threading
+import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -35,7 +36,7 @@ SETTINGS = (
     "recovery.probe_timeout_s=10",
 )
 GPUS_ONLY = ("skyrl_nat_train_mfu", "skyrl_nat_step_mfu")
-WAIT_S = 100.0
+WAIT_S = 200.0
 
 
 @pytest.fixture(scope="module")
@@ -170,6 +171,14 @@ def test_what_prometheus_has_scraped_is_what_the_record_says(watched: Watched) -
     assert {float(value) for _, value in series} <= set(rewards) | {
         entry["rollout/reward/mean"] for entry in small_run.metrics(watched.folder, "watched")
     }
+
+
+def test_promtool_finds_nothing_to_say_about_the_names_on_the_page(binaries: Path, watched: Watched) -> None:
+    [target] = json.loads((watched.folder / "runs" / "watched.prometheus.json").read_text())
+    with urllib.request.urlopen(f"http://{target['targets'][0]}/metrics", timeout=60) as answer:
+        page = answer.read()
+    found = subprocess.run([binaries / "promtool", "check", "metrics"], input=page, capture_output=True)
+    assert (found.returncode, found.stdout + found.stderr) == (0, b"")
 
 
 def test_one_rollout_is_one_trace_with_spans_of_several_processes_whose_parents_are_right(watched: Watched) -> None:

@@ -14,6 +14,7 @@ from skyrl_nat.monitoring.prometheus_names import PrometheusName, prometheus_nam
         ("rollout/generate_s/mean", "skyrl_nat_rollout_generate_mean_seconds", 1),
         ("gpu/idle_s/max", "skyrl_nat_gpu_idle_max_seconds", 1),
         ("rollout/validator_failure/count", "skyrl_nat_rollout_validator_failure_number", 1),
+        ("loss/total", "skyrl_nat_loss_whole", 1),
         ("gpu/count", "skyrl_nat_gpu_number", 1),
         ("weights/pushed_mib", "skyrl_nat_weights_pushed_bytes", 2**20),
         ("offload/gib", "skyrl_nat_offload_bytes", 2**30),
