@@ -21,7 +21,7 @@ from prometheus_server import Prometheus, programs, running, wait_until
 from skyrl_nat.monitoring.deployment_metrics import DeploymentMetrics
 from skyrl_nat.monitoring.set_up import ASSETS, write_assets
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(700)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 SETTINGS = (
     "name=watched",
@@ -32,11 +32,12 @@ SETTINGS = (
     "algorithm.kl_coefficient=0.01",
     "tracking.backends=[jsonl,prometheus]",
     "tracking.traces=otlp",
-    "recovery.stall_timeout_s=24",
-    "recovery.probe_timeout_s=10",
+    "recovery.stall_timeout_s=40",
+    "recovery.probe_timeout_s=15",
 )
 GPUS_ONLY = ("skyrl_nat_train_mfu", "skyrl_nat_step_mfu")
-WAIT_S = 200.0
+START_S, WAIT_S = 600.0, 200.0
+"""Limits, of which a machine with nothing else to do needs a tenth."""
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +119,7 @@ def watched(binaries: Path, tmp_path_factory) -> Iterator[Watched]:
             patch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", address)
             process = small_run.start(folder, *SETTINGS)
         try:
-            small_run.wait_for_step(folder, "watched", 3, process, timeout_s=500)
+            small_run.wait_for_step(folder, "watched", 3, process, timeout_s=START_S)
             yield Watched(folder, process, server, spans)
         finally:
             process.kill()
