@@ -2,6 +2,7 @@
 
 import json
 import math
+import socket
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -115,20 +116,29 @@ class _Page:
     """`/metrics` at a port, told by a file beside the run folder: Prometheus looks for them in one folder alone."""
 
     def __init__(self, folder: Path, port: int, registry: CollectorRegistry) -> None:
-        self._server, self._thread = start_http_server(port, HOST, registry)
         self._targets = folder.with_name(folder.name + TARGETS)
+        if _is_answered(self._targets):
+            raise FileExistsError(f"{self._targets} is of a process of this run that still answers")
+        self._server, self._thread = start_http_server(port, HOST, registry)
         target = {"targets": [f"{HOST}:{self._server.server_port}"], "labels": {"run": folder.name}}
-        self._text = json.dumps([target]) + "\n"
         part = self._targets.with_suffix(".part")
-        part.write_text(self._text, encoding="utf-8")
+        part.write_text(json.dumps([target]) + "\n", encoding="utf-8")
         part.replace(self._targets)
 
     def close(self) -> None:
-        # Another process, such as an evaluation of the same run, may have written its own.
-        if self._targets.is_file() and self._targets.read_text(encoding="utf-8") == self._text:
-            self._targets.unlink()
+        self._targets.unlink(missing_ok=True)
         self._server.shutdown()
         self._server.server_close()
+
+
+def _is_answered(targets: Path) -> bool:
+    """Return whether somebody listens where a file says; one that a killed run has left says nothing."""
+    try:
+        host, port = json.loads(targets.read_text(encoding="utf-8"))[0]["targets"][0].split(":")
+        with socket.create_connection((host, int(port)), timeout=1.0):
+            return True
+    except (OSError, ValueError, LookupError):
+        return False
 
 
 class _TextFile:

@@ -199,13 +199,23 @@ def test_after_the_end_nothing_listens_and_no_target_is_left(tmp_path) -> None:
         assert known == {}, "nobody observes any more"
 
 
-def test_the_target_of_another_process_in_the_same_folder_is_left_alone(tmp_path) -> None:
-    first, _ = open_tracker(tmp_path)
-    second, _ = open_tracker(tmp_path)
+def test_an_evaluation_of_a_run_that_is_scraped_leaves_its_target_alone(tmp_path) -> None:
+    training, _ = open_tracker(tmp_path)
     url = address(tmp_path)
-    first.close()
+    evaluation, said = open_tracker(tmp_path)
+    evaluation.close()
     assert address(tmp_path) == url
-    second.close()
+    assert said.getvalue().count("still answers") == 1
+    training.close()
+
+
+@pytest.mark.parametrize("left", ['[{"targets": ["127.0.0.1:1"], "labels": {}}]', "[]", "{", ""])
+def test_what_a_killed_run_has_left_is_replaced(tmp_path, left: str) -> None:
+    target_file(tmp_path).write_text(left)
+    tracker, said = open_tracker(tmp_path)
+    assert value(page(tmp_path), "skyrl_nat_metrics_not_finite") == 0
+    tracker.close()
+    assert said.getvalue() == ""
 
 
 def test_only_the_loopback_address_is_listened_on(tmp_path) -> None:
