@@ -62,6 +62,8 @@ class Run:
 
     started_from: Path | None = None
     """Checkpoint that this process began with, perhaps another run's."""
+    progress_since: float = math.inf
+    """When the watchdog last saw progress, by `time.monotonic`; infinite before it watches."""
 
     def __init__(
         self,
