@@ -41,10 +41,21 @@ STATE = LiveState(
 )
 
 
+OPEN: list[Tracker] = []
+
+
+@pytest.fixture(autouse=True)
+def _no_one_observes_the_next_test():
+    yield
+    while OPEN:
+        OPEN.pop().close()
+
+
 def open_tracker(folder: Path, **settings: Any) -> tuple[Tracker, io.StringIO]:
     said = io.StringIO()
     shown = ConsoleBackend(Console(file=said, width=400))
-    return Tracker(TrackingConfig(backends=["prometheus"], **settings), folder, {}, shown), said
+    OPEN.append(Tracker(TrackingConfig(backends=["prometheus"], **settings), folder, {}, shown))
+    return OPEN[-1], said
 
 
 def target_file(folder: Path) -> Path:
