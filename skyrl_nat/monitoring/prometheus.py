@@ -103,8 +103,12 @@ class PrometheusBackend:
         self._steps.rewind()
 
     def log(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Show a line of metrics from now on."""
-        self._steps.log(metrics)
+        """Show a line of metrics from now on; a back end that cannot is used no more, and ends."""
+        try:
+            self._steps.log(metrics)
+        except Exception:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Serve nothing any more."""

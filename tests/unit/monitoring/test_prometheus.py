@@ -49,6 +49,7 @@ def _no_one_observes_the_next_test():
     yield
     while OPEN:
         OPEN.pop().close()
+    assert not spans._measuring.observers
 
 
 def open_tracker(folder: Path, **settings: Any) -> tuple[Tracker, io.StringIO]:
