@@ -18,11 +18,11 @@ from skyrl_nat.data.planner.refusals import read_refusal
 from skyrl_nat.errors import EngineError
 from skyrl_nat.rollouts.chat import AnyMessage, ChatCodec
 from skyrl_nat.rollouts.policy_access import Attempt, PolicyAccess
+from skyrl_nat.strict_json import parse_json
 from skyrl_nat.types import Completion, FinishReason, GenerationRequest
 
 RETRIED = frozenset({408, 409, 429, 500, 502, 503, 504})
 """HTTP status of what may go well when it is asked again."""
-MAX_ANSWER_BYTES = 64 * 2**20
 MAX_DELAY_S = 30.0
 _FINISH = {"length": FinishReason.LENGTH, "stop": FinishReason.STOP}
 
@@ -158,9 +158,9 @@ class PolicyClient:
     async def _once(self, session: aiohttp.ClientSession, method: str, path: str, body: Any) -> tuple[int, Any, float]:
         """Return status, JSON or text, and how many seconds the server wants to be left alone."""
         async with session.request(method, f"{self.endpoint.base_url}{path}", json=body) as response:
-            data = await response.content.read(MAX_ANSWER_BYTES)
+            data = await response.read()
             if response.status == HTTPStatus.OK:
-                return response.status, await response.json(), 0.0
+                return response.status, parse_json(data), 0.0
             text = data.decode(errors="replace")
             return response.status, text, read_refusal(response.status, response.headers, text).delay_s
 

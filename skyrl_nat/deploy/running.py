@@ -103,6 +103,12 @@ class Served:
     material: Material
     deployment: Deployment
 
+    @property
+    def url(self) -> str:
+        """Where the model answers now; empty where none is served."""
+        server = self.deployment.current
+        return server.plan.endpoint.base_url if server else ""
+
     def describe(self) -> dict[str, Any]:
         """Return what is served, for health checks."""
         server = self.deployment.current
@@ -116,9 +122,7 @@ async def serve_model(subject: Subject, folder: Path, *, probation_s: float) -> 
         SkyRLNatError: It cannot be served, or not any more.
     """
     async with deployed(subject, folder, probation_s=probation_s) as served:
-        server = served.deployment.current
-        assert server is not None
-        _tell({"base_url": server.plan.endpoint.base_url, "model": server.plan.endpoint.model, **served.describe()})
+        _tell({"model_url": served.url, **served.describe()})
         await served.deployment.supervise()
 
 
@@ -143,7 +147,7 @@ async def serve_agents(subject: Subject, folder: Path, limits: Limits, *, host: 
                     describe_model=served.describe,
                 )
                 async with _listening(front, host, port) as address:
-                    _tell({"url": address, **served.describe()})
+                    _tell({"url": address, "model_url": served.url, **served.describe()})
                     await asyncio.Event().wait()
         finally:
             supervising.cancel()

@@ -11,8 +11,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from skyrl_nat.deploy.log import say
 from skyrl_nat.deploy.policy_client import Endpoint, PolicyClient
+from skyrl_nat.engines.reaper import Reaper
 from skyrl_nat.errors import EngineError, SkyRLNatError
 from skyrl_nat.json_lines import open_lines
 from skyrl_nat.types import GenerationRequest, SamplingParams
@@ -52,6 +55,7 @@ class ModelServer:
         self.plan = plan
         self._process: asyncio.subprocess.Process | None = None
         self._log_start = 0
+        self._reaper: Reaper | None = None
 
     @property
     def is_alive(self) -> bool:
@@ -75,6 +79,8 @@ class ModelServer:
                 env={**os.environ, **plan.environment},
                 start_new_session=True,
             )
+        with contextlib.suppress(psutil.NoSuchProcess):  # the wait below says that it ended
+            self._reaper = Reaper([psutil.Process(self._process.pid)])
         say("model server starts", pid=self._process.pid, **plan.about)
         try:
             await self._wait_until_ready(time.monotonic() + plan.start_timeout_s)
@@ -117,6 +123,8 @@ class ModelServer:
         finally:
             # Its workers may outlive it.
             _signal(process.pid, signal.SIGKILL)
+            if self._reaper is not None:
+                self._reaper.dismiss()
         await process.wait()
 
     def tail(self) -> str:
