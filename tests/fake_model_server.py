@@ -19,8 +19,8 @@ class FakeModelServer:
         self.behaviour = behaviour
         self.extra_ids = extra_ids
         self.bodies: list[dict] = []
-        self.failures: list[web.Response] = []
-        """Given out first, one for each call."""
+        self.failures: list[tuple[int, str]] = []
+        """Status and `Retry-After`, given out first, one for each call."""
 
     def app(self) -> web.Application:
         app = web.Application()
@@ -42,7 +42,8 @@ class FakeModelServer:
         body = await request.json()
         self.bodies.append(body)
         if self.failures:
-            return self.failures.pop(0)
+            status, after = self.failures.pop(0)
+            return web.Response(status=status, text="not now", headers={"Retry-After": after} if after else {})
         if self.behaviour == "hangs":
             await asyncio.sleep(60)
         if self.behaviour == "not_loaded" and body["model"] == "policy":
