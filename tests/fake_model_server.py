@@ -71,4 +71,6 @@ if __name__ == "__main__":
     print(f"this is the server called {sys.argv[2]}", flush=True)
     if sys.argv[2] == "no_start":
         sys.exit("RuntimeError: no memory left for the weights")
-    web.run_app(FakeModelServer(sys.argv[2]).app(), host="127.0.0.1", port=int(sys.argv[1]), print=None)
+    web.run_app(
+        FakeModelServer(sys.argv[2]).app(), host="127.0.0.1", port=int(sys.argv[1]), print=None, shutdown_timeout=0.1
+    )

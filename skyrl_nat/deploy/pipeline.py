@@ -22,7 +22,7 @@ from skyrl_nat.deploy.feedback import AGENTS
 from skyrl_nat.deploy.flag import Flagged, TrainedSwitch
 from skyrl_nat.deploy.log import say
 from skyrl_nat.deploy.policy_client import TrainedPolicy
-from skyrl_nat.deploy.repair import repairing_family
+from skyrl_nat.deploy.repair import NearEnvironments, repairing_family
 from skyrl_nat.environments.nat_agent.payload import parse_spec
 from skyrl_nat.environments.nat_agent.workbench import Workbench
 from skyrl_nat.environments.worker import EnvironmentWorker
@@ -185,7 +185,9 @@ class AgentPipeline:
         )
         worker = EnvironmentWorker(family, self._environment, max_turns=policy.config.max_turns)
         runner = GroupRunner(
-            player=EnvironmentPlayer(policy.access(), worker), score=self._rewards.score, config=policy.config
+            player=EnvironmentPlayer(policy.access(), NearEnvironments(worker)),
+            score=self._rewards.score,
+            config=policy.config,
         )
         label, temperature = f"deploy-{agent_id}", policy.config.eval_temperature
         group = await runner.play_group(task, 0, num_rollouts=1, temperature=temperature, label=label)

@@ -1,15 +1,19 @@
 """Bounded repair: what the validator finds comes back as the environment's reply, and the policy mends its package."""
 
-from collections.abc import Callable, Mapping
+import contextlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
 
 from skyrl_nat.config.environment import EnvironmentConfig
+from skyrl_nat.environments.base import EnvironmentReply
 from skyrl_nat.environments.family import Family
 from skyrl_nat.environments.nat_agent.env import Bench, NATAgentCreationEnv
 from skyrl_nat.environments.nat_agent.observations import cut_middle, neutralise
 from skyrl_nat.environments.nat_agent.payload import parse_spec
+from skyrl_nat.environments.worker import EnvironmentWorker
+from skyrl_nat.errors import DeadlineError, WorkerError
 from skyrl_nat.rewards.validators import Validator
 from skyrl_nat.types import Message, RewardResult, Task
 
@@ -71,6 +75,49 @@ class RepairingEnv(BaseTextEnv):
 
     def _counted(self, output: BaseTextEnvStepOutput) -> BaseTextEnvStepOutput:
         return BaseTextEnvStepOutput(**{**output, "metadata": self.get_metrics()})
+
+
+class NearEnvironments:
+    """`Environments` in this process; what an environment raises is a failure of the infrastructure, as from afar."""
+
+    def __init__(self, worker: EnvironmentWorker) -> None:
+        """Take who owns them."""
+        self._worker = worker
+        self._made: dict[str, dict[str, Any]] = {}
+        """Artifacts of environments that are done."""
+
+    async def create(self, rollout_id: str, task: Task) -> list[Message]:
+        """Make the environment of a rollout and return its first messages."""
+        with _as_worker_error():
+            return await self._worker.create(rollout_id, task)
+
+    async def step(self, rollout_id: str, action: str) -> EnvironmentReply:
+        """Play one turn."""
+        with _as_worker_error():
+            reply = await self._worker.step(rollout_id, action)
+        if reply.artifact is not None:
+            self._made[rollout_id] = reply.artifact
+        return reply
+
+    async def close(self, rollout_id: str) -> dict[str, Any]:
+        """Forget the environment and return its artifact; one that is done has handed it over already."""
+        with _as_worker_error():
+            return self._made.pop(rollout_id, None) or await self._worker.close(rollout_id)
+
+    def abandon(self, rollout_id: str) -> None:
+        """Forget the environment, without an answer."""
+        self._made.pop(rollout_id, None)
+        self._worker.abandon(rollout_id)
+
+
+@contextlib.contextmanager
+def _as_worker_error() -> Iterator[None]:
+    try:
+        yield
+    except (WorkerError, DeadlineError):
+        raise
+    except Exception as error:
+        raise WorkerError(f"An environment must answer, it raised {type(error).__name__}: {error}") from error
 
 
 def repairing_family(

@@ -169,15 +169,18 @@ class ModelServer:
 class Deployment:
     """The server that has the traffic, and the change to another one."""
 
-    def __init__(self, *, max_restarts: int = 3, restart_delay_s: float = 1.0) -> None:
+    def __init__(self, *, max_restarts: int = 3, restart_delay_s: float = 1.0, stable_s: float = 300.0) -> None:
         """Begin with none.
 
         Args:
             max_restarts: Of a server that ends by itself, one after the other.
             restart_delay_s: Before the first; doubled each time.
+            stable_s: A server that has lived for so long is new to this count.
         """
         self._max_restarts = max_restarts
         self._restart_delay_s = restart_delay_s
+        self._stable_s = stable_s
+        self._num_restarts, self._since = 0, 0.0
         self._changing = asyncio.Lock()
         self.current: ModelServer | None = None
         self.previous: ServerPlan | None = None
@@ -206,6 +209,7 @@ class Deployment:
                 say("switch refused", reason=str(error), kept=kept, **plan.about)
                 raise
             old, self.current = self.current, server
+            self._num_restarts, self._since = 0, time.monotonic()
             say("traffic switched", **plan.about)
             if old is not None:
                 self.previous = old.plan
@@ -225,28 +229,37 @@ class Deployment:
                 await self._replace(self.current)
 
     async def _replace(self, dead: ModelServer) -> None:
-        """Start a dead server again, or the one before it."""
+        """Start a dead server again, or the one before it; one that ends soon again and again is not tried for ever."""
         say("model server ended", tail=dead.tail(), **dead.plan.about)
         await dead.stop()
-        failure: SkyRLNatError | None = None
-        for plan in filter(None, (dead.plan, self.previous)):
-            for attempt in range(self._max_restarts):
-                await asyncio.sleep(self._restart_delay_s * 2**attempt)
-                server = ModelServer(plan)
-                try:
-                    await server.start()
-                    await server.stay(plan.probation_s)
-                except SkyRLNatError as error:
-                    failure = error
-                    await server.stop()
-                    continue
-                except BaseException:
-                    await server.stop()
-                    raise
-                self.current = server
-                say("model server restarted", is_rollback=plan is not dead.plan, **plan.about)
-                return
+        if time.monotonic() - self._since > self._stable_s:
+            self._num_restarts = 0
+        failure = "it ended soon after each start"
+        plans = [dead.plan] * (self._max_restarts - self._num_restarts)
+        for plan in [*plans, *([self.previous] * self._max_restarts if self.previous else [])]:
+            await asyncio.sleep(self._restart_delay_s * 2**self._num_restarts)
+            self._num_restarts = 0 if plan is self.previous else self._num_restarts + 1
+            try:
+                self.current = await self._restarted(plan)
+            except SkyRLNatError as error:
+                failure = str(error)
+                continue
+            say("model server restarted", is_rollback=plan is self.previous, **plan.about)
+            self._since = time.monotonic()
+            if plan is self.previous:
+                self.previous = None
+            return
         raise EngineError(f"A model server that ends must start again, none did: {failure}")
+
+    async def _restarted(self, plan: ServerPlan) -> ModelServer:
+        server = ModelServer(plan)
+        try:
+            await server.start()
+            await server.stay(plan.probation_s)
+        except BaseException:
+            await server.stop()
+            raise
+        return server
 
     async def close(self) -> None:
         """End the server; safe to call twice."""

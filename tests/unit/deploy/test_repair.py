@@ -6,10 +6,11 @@ from nat_tasks import answer, make_task
 
 from skyrl_nat.config.environment import EnvironmentConfig, Form
 from skyrl_nat.data.making.episodes import solution_actions
-from skyrl_nat.deploy.repair import ASKED, repairing_family
+from skyrl_nat.deploy.repair import ASKED, NearEnvironments, repairing_family
 from skyrl_nat.environments.base import EnvironmentReply
 from skyrl_nat.environments.nat_agent.payload import parse_spec
 from skyrl_nat.environments.worker import EnvironmentWorker
+from skyrl_nat.errors import SandboxError, WorkerError
 from skyrl_nat.types import RewardResult, Task
 
 TASK = make_task("single", tools="scale")
@@ -43,6 +44,30 @@ class Bench:
 
     def run_bash(self, *_: Any) -> Any:
         raise AssertionError
+
+
+def test_the_artifact_of_an_episode_that_is_over_is_kept_and_a_sandbox_that_fails_is_the_infrastructures_fault() -> (
+    None
+):
+    class Broken(Judge):
+        def validate(self, *arguments: Any, **how: Any) -> RewardResult:
+            if len(self.seeds) == 1:
+                raise SandboxError("no sandbox")
+            return super().validate(*arguments, **how)
+
+    async def scenario() -> None:
+        config, judge = EnvironmentConfig(), Broken()
+        family = repairing_family(config, {TASK.task_id: TASK}, judge, Bench(), max_repairs=2)
+        environments = NearEnvironments(EnvironmentWorker(family, config, max_turns=6))
+        for name in ("a", "b"):
+            await environments.create(name, TASK)
+        assert (await environments.step("a", RIGHT)).is_done
+        assert "agent/register.py" in (await environments.close("a"))["files"]
+        assert await environments.close("a") == {}
+        with pytest.raises(WorkerError, match="it raised SandboxError: no sandbox"):
+            await environments.step("b", RIGHT)
+
+    asyncio.run(scenario())
 
 
 def play(*texts: str, max_repairs: int = 2, max_turns: int = 6) -> tuple[list[EnvironmentReply], Judge]:
