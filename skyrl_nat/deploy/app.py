@@ -2,6 +2,7 @@
 
 import asyncio
 import hmac
+import json
 import re
 import secrets
 from collections import OrderedDict
@@ -262,7 +263,7 @@ async def _read(request: web.Request) -> dict[str, Any]:
     try:
         data = parse_json(await request.read())
         # Halves of characters can be written in JSON, but neither logged nor planned with.
-        str(data).encode()
+        json.dumps(data, ensure_ascii=False).encode()
     except (ValueError, RecursionError) as error:
         raise RefusedError(400, "invalid_json", "The body must be JSON. Send an object") from error
     if not isinstance(data, dict):

@@ -149,8 +149,8 @@ def test_the_flag_is_read_anew_for_every_request(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(("value", "is_on"), [("1", True), (" TRUE ", True), ("on", True), ("0", False), ("", False)])
 def test_flag_values(value: str, is_on: bool) -> None:
-    assert read_flag({FLAG: value}) is is_on
-    assert read_flag({}) is False
+    assert read_flag({FLAG: value}, FLAG) is is_on
+    assert read_flag({}, FLAG) is False
 
 
 def test_without_a_trained_policy_the_baseline_plans() -> None:
