@@ -23,7 +23,8 @@ from transformers import AutoModelForCausalLM
 from skyrl_nat.deploy.policy_client import Endpoint, PolicyClient
 from skyrl_nat.types import GenerationRequest, SamplingParams
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+SHORT = ("name=trained", "checkpoint.save_final=true", "evaluation.before_and_after=false")
 NUM_TOKENS = 8
 PROMPTS = ([1, 17, 44, 90], [1, 5, 6, 7, 8, 9])
 AS_AGENTS = (
@@ -42,7 +43,7 @@ def command(*arguments: str) -> str:
         env=small_run.environment(),
         capture_output=True,
         text=True,
-        timeout=400,
+        timeout=800,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
@@ -58,14 +59,14 @@ async def serving(folder: Path, *arguments: str) -> AsyncIterator[dict[str, Any]
         )
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(500):
+        async with asyncio.timeout(1200):
             line = await process.stdout.readline()
             while line and not line.startswith(b'{"'):
                 line = await process.stdout.readline()
         assert line, (folder.parent / "deploy.err").read_text()[-4000:]
         yield json.loads(line)
         process.send_signal(signal.SIGINT)
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(240):
             assert await process.wait() == 130
     finally:
         if process.returncode is None:
@@ -113,7 +114,7 @@ async def create_and_rate(url: str) -> dict[str, Any]:
 
 def test_from_two_steps_of_training_to_a_row_to_train_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(KEY_NAME, KEY)
-    small_run.run(tmp_path, "name=trained", "checkpoint.save_final=true", "evaluation.before_and_after=false")
+    small_run.run(tmp_path, *SHORT, timeout_s=800)
     run, deployment, store = tmp_path / "runs" / "trained", tmp_path / "deployment", tmp_path / "traces"
     exported = Path(command("export", str(run), str(tmp_path / "exported")).splitlines()[-1])
     # GGUF: export it here as well, and hold its greedy answers against `expected` below.

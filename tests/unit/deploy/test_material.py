@@ -7,6 +7,7 @@ from tiny_model import make_tiny_model
 
 from skyrl_nat.cli import main
 from skyrl_nat.deploy.material import Material, prepared, server_plan
+from skyrl_nat.deploy.running import Subject, deployed
 from skyrl_nat.errors import ConfigError
 
 
@@ -95,3 +96,21 @@ def test_a_flag_is_written_for_the_running_service(tmp_path: Path, capsys: pytes
     assert main(["deploy", "flag", str(tmp_path), "--off"]) == 0
     assert json.loads((tmp_path / "flag.json").read_text())["is_on"] is False
     assert "off" in capsys.readouterr().out
+
+
+def test_what_was_served_before_is_tried_where_the_new_subject_cannot_be_served(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """DP-02, rollback across a restart; here neither can be served, and the second failure is raised."""
+    before = {"what": "served-before", "checkpoint": "latest", "overrides": []}
+    (tmp_path / "current.json").write_text(json.dumps(before))
+
+    async def scenario() -> None:
+        async with deployed(Subject(what="new-one"), tmp_path, probation_s=0.1):
+            raise AssertionError
+
+    with pytest.raises(ConfigError, match="got 'served-before'"):
+        asyncio.run(scenario())
+    said = capsys.readouterr().err
+    assert "new-one cannot be served" in said and "Going back to served-before" in said
+    assert json.loads((tmp_path / "current.json").read_text()) == before
