@@ -20,7 +20,8 @@ from skyrl_nat.errors import EngineError, SkyRLNatError
 from skyrl_nat.json_lines import open_lines
 from skyrl_nat.types import GenerationRequest, SamplingParams
 
-POLL_S = 0.2
+POLL_S, MOST_POLL_S = 0.2, 2.0
+"""How often a server is looked at; less and less often while it starts, which takes what the machine has."""
 TAIL_LINES = 15
 TAIL_BYTES = 16_384
 STOP_S = 15.0
@@ -140,6 +141,7 @@ class ModelServer:
 
     async def _wait_until_ready(self, deadline: float) -> None:
         last: EngineError | None = None
+        pause_s = POLL_S
         while time.monotonic() < deadline:
             self._require_alive()
             try:
@@ -150,7 +152,8 @@ class ModelServer:
                 last = error
             except TimeoutError:
                 break
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(pause_s)
+            pause_s = min(1.5 * pause_s, MOST_POLL_S)
         raise EngineError(
             f"The server must give a completion of {self.plan.endpoint.model} within {self.plan.start_timeout_s:g} s, "
             f"it did not: {last or 'no answer'}. Mend it or raise engine.start_timeout_s; its log {self.plan.log} ends "
