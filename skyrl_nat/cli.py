@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from skyrl_nat.controller.stop_signals import EXIT_INTERRUPTED, leave, run_until_stopped
 from skyrl_nat.data.traces.command_line import add_commands as add_trace_commands
+from skyrl_nat.deploy.command_line import add_commands as add_deploy_commands
 from skyrl_nat.errors import ConfigError, DataError, SkyRLNatError, StoppedError
 from skyrl_nat.evaluation.command_line import add_commands as add_evaluation_commands
 from skyrl_nat.json_lines import with_reasons
@@ -121,6 +122,7 @@ def _parser() -> argparse.ArgumentParser:
     add_trace_commands(commands)
     add_evaluation_commands(commands)
     add_monitoring_commands(commands)
+    add_deploy_commands(commands)
     return parser
 
 
