@@ -18,6 +18,7 @@ from skyrl_nat.data.traces.command_line import add_commands as add_trace_command
 from skyrl_nat.errors import ConfigError, DataError, SkyRLNatError, StoppedError
 from skyrl_nat.evaluation.command_line import add_commands as add_evaluation_commands
 from skyrl_nat.json_lines import with_reasons
+from skyrl_nat.service.command_line import add_commands as add_service_commands
 
 if TYPE_CHECKING:
     from skyrl_nat.config.run import RunConfig
@@ -119,6 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     submit.set_defaults(function=_submit)
     add_trace_commands(commands)
     add_evaluation_commands(commands)
+    add_service_commands(commands)
     return parser
 
 
