@@ -1,7 +1,6 @@
 """From a request to a job: everything that can be refused is refused here, before anything is written."""
 
 import re
-import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -39,8 +38,6 @@ GYMNASIUM_OVERRIDES = (
     'rollout.stop=["\\n"]',
 )
 """An answer is one action's name."""
-_hydra = threading.Lock()
-"""Hydra composes in one place of the process, one config at a time."""
 
 
 def admit(
@@ -51,7 +48,7 @@ def admit(
     capacity: Capacity | None,
     idempotency_key: str | None,
 ) -> Job:
-    """Return the job that a request asks for; nothing is written.
+    """Return the job that a request asks for; nothing is written. One call at a time: Hydra has one state a process.
 
     Args:
         request: Of the form.
@@ -69,8 +66,7 @@ def admit(
     run = _run_folder(request, settings.root_dir, job_id)
     arguments = _arguments(request, environment, settings, run)
     try:
-        with _hydra:
-            config = load_config(arguments)
+        config = load_config(arguments)
     except ConfigError as error:
         raise ServiceError(422, "config", str(error), config_field(str(error), "overrides")) from error
     except RecursionError as error:

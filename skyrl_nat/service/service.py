@@ -1,5 +1,6 @@
 """What the routes ask: jobs submitted, seen and cancelled, apart from HTTP."""
 
+import threading
 from pathlib import Path
 
 from skyrl_nat.service.admission import admit
@@ -19,6 +20,7 @@ class TrainingService:
     def __init__(self, settings: ServiceSettings, store: JobStore, scheduler: Scheduler) -> None:
         """Serve nothing by itself."""
         self.settings, self.store, self.scheduler = settings, store, scheduler
+        self._admission = threading.Lock()
 
     @property
     def root(self) -> Path:
@@ -35,15 +37,16 @@ class TrainingService:
         if environment is None:
             raise NotFoundError("environment_name")
         wanted = request.hash(environment.name)
-        if key is not None and (known := self.store.by_key(key)) is not None:
-            return self._same(known, wanted), False
-        if self.store.count(State.pending) >= self.settings.limits.max_pending:
-            raise ServiceError(429, "too_many", "the queue must have room, it is full. Wait, or cancel jobs")
-        asked = admit(request, environment, self.settings, capacity=self.scheduler.capacity, idempotency_key=key)
-        try:
-            job, is_new = self.store.add(asked)
-        except BusyRunError as error:
-            raise ServiceError(409, "folder_in_use", str(error), "name") from error
+        with self._admission:
+            if key is not None and (known := self.store.by_key(key)) is not None:
+                return self._same(known, wanted), False
+            if self.store.count(State.pending) >= self.settings.limits.max_pending:
+                raise ServiceError(429, "too_many", "the queue must have room, it is full. Wait, or cancel jobs")
+            asked = admit(request, environment, self.settings, capacity=self.scheduler.capacity, idempotency_key=key)
+            try:
+                job, is_new = self.store.add(asked)
+            except BusyRunError as error:
+                raise ServiceError(409, "folder_in_use", str(error), "name") from error
         if is_new:
             self.scheduler.wake()
         return self._same(job, wanted), is_new
