@@ -84,6 +84,9 @@ class RayJobs:
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise self._lost(error) from error
         alive = [node["resources_total"] or {} for node in nodes if node["state"] == "ALIVE"]
+        if not alive:
+            # A dashboard answers before the first node is there.
+            raise BackendError("Ray must have a node, it has none yet. It is asked again")
         return Capacity(
             cpus=sum(each.get("CPU", 0.0) for each in alive), gpus=sum(each.get("GPU", 0.0) for each in alive)
         )

@@ -22,7 +22,10 @@ def inside(folder: Path, *parts: str) -> Path | None:
 def inside_file(folder: Path, *parts: str) -> Path | None:
     """Return the path of a plain file below a folder, None where there is none."""
     path = inside(folder, *parts)
-    return path if path is not None and path.is_file() else None
+    try:
+        return path if path is not None and path.is_file() else None
+    except OSError:
+        return None
 
 
 def plain_files(folder: Path, limit: int) -> Iterator[Path]:

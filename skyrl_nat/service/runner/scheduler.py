@@ -185,7 +185,10 @@ class Scheduler:
         num_free = self._settings.max_running - len(running)
         for job in self._store.in_states((State.pending,)):
             if not self.capacity.holds(job.cpus, job.gpus):
-                self._move(job, State.failed, f"it reserves {job.cpus:g} CPUs and {job.gpus:g} GPUs of {self.capacity}")
+                # Nodes come and go: it waits for them, and nobody waits for it.
+                waits = f"it waits for {job.cpus:g} CPUs and {job.gpus:g} GPUs, Ray has {self.capacity} in all"
+                if job.reason != waits:
+                    self._store.explain(job.id, waits)
                 continue
             # In order: a large job would wait for ever if smaller ones overtook it.
             if num_free < 1 or job.cpus > cpus or job.gpus > gpus:
