@@ -4,6 +4,7 @@ import asyncio
 import fcntl
 import ipaddress
 import os
+import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -42,6 +43,8 @@ def serve(settings: ServiceSettings) -> None:
             timeout_graceful_shutdown=END_S,
             h11_max_incomplete_event_size=MAX_HEADER_BYTES,
         )
+        # Uvicorn raises what it was told again once it has ended in order, which is no fault.
+        signal.signal(signal.SIGTERM, lambda *_: None)
         uvicorn.Server(config).run(sockets=[listening])
 
 
