@@ -223,9 +223,7 @@ class JobStore:
     def explain(self, job_id: str, reason: str) -> None:
         """Say why a job still waits."""
         with self._writing() as connection:
-            connection.execute(
-                "UPDATE jobs SET reason = ? WHERE id = ? AND state = ?", [reason, job_id, State.pending]
-            )
+            connection.execute("UPDATE jobs SET reason = ? WHERE id = ? AND state = ?", [reason, job_id, State.pending])
 
     def mark_launched(self, job_id: str) -> None:
         """Note that Ray has the job."""
