@@ -99,14 +99,14 @@ class ServiceProcess:
         """Return a job."""
         return self.ask(f"/training/{job_id}")
 
-    def wait_job(self, job_id: str, *states: str, within_s: float = 240) -> dict[str, Any]:
+    def wait_job(self, job_id: str, *states: str, within_s: float = 400) -> dict[str, Any]:
         """Wait until a job is in one of the states."""
         self.wait(lambda: self.job(job_id)["state"] in (*states, *FINAL), f"{job_id} must be {states}", within_s)
         job = self.job(job_id)
         assert job["state"] in states, (job, self.log(), self.job_log(job))
         return job
 
-    def wait(self, is_so: Callable[[], bool], what: str, within_s: float = 240) -> None:
+    def wait(self, is_so: Callable[[], bool], what: str, within_s: float = 400) -> None:
         """Wait until something is so."""
         deadline = time.monotonic() + within_s
         while not is_so():

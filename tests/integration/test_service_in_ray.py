@@ -20,7 +20,7 @@ from skyrl_nat.service.access import TOKEN_VARIABLE
 from skyrl_nat.service.jobs import RayJobs
 from skyrl_nat.service.runner.head import find_head
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 COMMANDS = Commands(
     exits=lambda code: [sys.executable, "-c", f"raise SystemExit({code})"],

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from skyrl_nat.data.specs import write_tasks
 from skyrl_nat.environments.registry import GYMNASIUM_PREFIX
+from skyrl_nat.errors import ConfigError, DataError
 from skyrl_nat.service.admission import task_files
 from skyrl_nat.service.paths import inside
 from skyrl_nat.service.progress import log_tail
@@ -205,8 +206,12 @@ class Scheduler:
         if folder is None:
             self._move(job, State.failed, f"{job.run} must be a folder below the root, its link leads out")
             return
-        if job.environment.startswith(GYMNASIUM_PREFIX):
-            make_tasks_of(job, folder)
+        try:
+            if job.environment.startswith(GYMNASIUM_PREFIX):
+                make_tasks_of(job, folder)
+        except (OSError, ConfigError, DataError) as error:
+            self._move(job, State.failed, f"its tasks must be written, but: {error}")
+            return
         self._backend.submit(submission_id(job), launch_command(state_dir, job.id, folder, self._trainer(job)))
         self._store.mark_launched(job.id)
 

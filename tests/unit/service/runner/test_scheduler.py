@@ -284,3 +284,15 @@ def test_folder_that_leads_out_of_the_root_is_not_trained_in(parts, tmp_path):
     parts.tick()
     assert parts.state(job) is State.failed
     assert parts.backend.launches == []
+
+
+def test_job_whose_tasks_cannot_be_written_fails_alone(parts):
+    broken = parts.add(environment="gymnasium/CartPole-v1")
+    (parts.settings.root_dir / broken.run).write_text("a file where the folder should be")
+    other = parts.add()
+    parts.tick()
+    found = parts.store.get(broken.id)
+    assert found is not None
+    assert found.state is State.failed
+    assert (found.reason or "").startswith("its tasks must be written")
+    assert parts.backend.launches == [submission_id(other)]
