@@ -12,6 +12,7 @@ import argparse
 import collections
 import concurrent.futures
 import contextlib
+import http.client
 import json
 import os
 import platform
@@ -43,7 +44,7 @@ def submit_until_answered(service: ServiceProcess, number: int, steps: int, dead
     while True:
         try:
             return service.submit(key=f"soak-{number}", steps=steps, name="soak", seed=number)
-        except OSError:
+        except (OSError, http.client.HTTPException, ValueError):
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.5)
