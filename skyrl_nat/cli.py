@@ -20,6 +20,7 @@ from skyrl_nat.errors import ConfigError, DataError, SkyRLNatError, StoppedError
 from skyrl_nat.evaluation.command_line import add_commands as add_evaluation_commands
 from skyrl_nat.json_lines import with_reasons
 from skyrl_nat.monitoring.command_line import add_commands as add_monitoring_commands
+from skyrl_nat.service.command_line import add_commands as add_service_commands
 
 if TYPE_CHECKING:
     from skyrl_nat.config.run import RunConfig
@@ -123,6 +124,7 @@ def _parser() -> argparse.ArgumentParser:
     add_evaluation_commands(commands)
     add_monitoring_commands(commands)
     add_deploy_commands(commands)
+    add_service_commands(commands)
     return parser
 
 
