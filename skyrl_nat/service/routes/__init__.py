@@ -1,0 +1,1 @@
+"""One file per subject; each makes an `APIRouter` that also works alone."""
