@@ -28,8 +28,10 @@ class Label(StrEnum):
 
 
 class RolloutFilter(BaseModel):
-    """Which rows are wanted; None takes all."""
+    """Which rows are wanted; None takes all, of the step the newest."""
 
+    step: int | None = None
+    label: Label = Label.TRAIN
     outcome: Outcome | None = None
     min_reward: float | None = None
     max_reward: float | None = None

@@ -67,10 +67,11 @@ def view_rollout(run: RunFolder, record: dict[str, Any], *, step: int, label: La
 def _view(run: RunFolder, record: dict[str, Any], step: int, label: Label) -> dict[str, Any]:
     mask = [bit == "1" for bit in record["loss_mask"]]
     texts = open_texts(run)
-    pieces = texts.pieces(record["token_ids"]) if texts else None
+    pieces: list[str] | None = None
     authors: list[Author | None] = [Author.POLICY if bit else None for bit in mask]
-    if pieces is not None:
-        authors = list(authors_of(record, mask, pieces))
+    if texts is not None:
+        pieces = texts.pieces(record["token_ids"])
+        authors = list(authors_of(record, mask, pieces, [texts.is_markup(one) for one in record["token_ids"]]))
     turns = turns_of(mask, [turn["num_completion_tokens"] for turn in record["turns"]])
     trained = read_trained(run, step) if label is Label.TRAIN else None
     num_segments = len(record["segment_starts"])

@@ -1,6 +1,6 @@
 """Who wrote each token of a rollout: the policy, the environment, or the chat template around their words."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import groupby
@@ -58,7 +58,9 @@ def turns_of(mask: Sequence[bool], sizes: Sequence[int]) -> list[int]:
     return found
 
 
-def authors_of(record: dict[str, Any], mask: Sequence[bool], pieces: Sequence[str]) -> list[Author]:
+def authors_of(
+    record: dict[str, Any], mask: Sequence[bool], pieces: Sequence[str], markup: Sequence[bool]
+) -> list[Author]:
     """Return the author of every token.
 
     The words of each message are looked for in the text of the tokens that were given, in order; where a template
@@ -68,15 +70,22 @@ def authors_of(record: dict[str, Any], mask: Sequence[bool], pieces: Sequence[st
         record: The rollout's line.
         mask: True on sampled tokens.
         pieces: Text of every token.
+        markup: Whether a token is one that only templates write.
     """
     authors = [Author.POLICY if is_sampled else Author.TEMPLATE for is_sampled in mask]
     starts = frozenset(record["segment_starts"])
     turns = turns_of(mask, [turn["num_completion_tokens"] for turn in record["turns"]])
     for span in spans_of(mask, record["segment_starts"]):
-        if not span.is_sampled:
-            told = _messages(record, turns[span.start], is_whole=span.start in starts)
-            for place, author in _in_span(told, pieces[span.start : span.end]):
-                authors[span.start + place] = author
+        if span.is_sampled:
+            continue
+        told = _messages(record, turns[span.start], is_whole=span.start in starts)
+        places = range(span.start, span.end)
+        found = _in_span(told, [pieces[place] for place in places])
+        for place in places:
+            if found is not None:
+                authors[place] = found.get(place - span.start, Author.TEMPLATE)
+            elif not markup[place]:
+                authors[place] = Author.ENVIRONMENT
     return authors
 
 
@@ -92,17 +101,19 @@ def _messages(record: dict[str, Any], turn: int, *, is_whole: bool) -> list[tupl
     return told
 
 
-def _in_span(told: Sequence[tuple[Author, str]], pieces: Sequence[str]) -> Iterator[tuple[int, Author]]:
-    """Yield the tokens of a span that hold words of messages, with their author."""
+def _in_span(told: Sequence[tuple[Author, str]], pieces: Sequence[str]) -> dict[int, Author] | None:
+    """Return the authors of the tokens of a span that hold words of messages; None where some words are not there."""
     text, cursor, place, end = "".join(pieces), 0, 0, 0
+    found: dict[int, Author] = {}
     for author, content in told:
         words = content if content in text[cursor:] else content.strip()
-        begin = text.find(words, cursor) if words else -1
+        begin = text.find(words, cursor)
         if begin < 0:
-            continue
+            return None
         cursor = begin + len(words)
         while place < len(pieces) and end < cursor:
             start, end = end, end + len(pieces[place])
             if end > begin and start < cursor:
-                yield place, author
+                found[place] = author
             place += 1
+    return found

@@ -68,7 +68,10 @@ def runs_router(root_dir: Path) -> APIRouter:
         wanted = _split(keys) if keys else [key for key in COMPARED if key in known]
         sides = {side: _columns(table, wanted, 0) for side, table in tables.items()}
         return {
-            **{side: {**_summary(runs[side]), **sides[side]} for side in runs},
+            **{
+                side: {**(about := _summary(runs[side])), **sides[side], "planned_steps": about["steps"]}
+                for side in runs
+            },
             "keys": known,
             "final": _final(tables["a"].last(), tables["b"].last()),
             "config": _differences(runs["a"].config(), runs["b"].config()),
@@ -79,14 +82,9 @@ def runs_router(root_dir: Path) -> APIRouter:
 
 def _add_rollouts(router: APIRouter, folders: RunFolders) -> None:
     @router.get("/runs/{run_id}/rollouts")
-    def list_rollouts(
-        run_id: str,
-        wanted: Annotated[RolloutFilter, Query()],
-        step: int | None = None,
-        label: Label = Label.TRAIN,
-    ) -> dict[str, Any]:
+    def list_rollouts(run_id: str, wanted: Annotated[RolloutFilter, Query()]) -> dict[str, Any]:
         """List the rollouts of one step, the newest where none is named."""
-        run = folders.find(run_id)
+        run, step, label = folders.find(run_id), wanted.step, wanted.label
         steps = recorded_steps(run)
         about: dict[str, Any] = {"steps": steps, "label": label, "step": step}
         if step is None:

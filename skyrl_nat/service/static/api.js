@@ -33,6 +33,11 @@ export async function ask(path, { method = "GET", body, signal, headers = {} } =
   throw new Refusal(response.status, answer?.error ?? { code: "failed", message: `The service answered with status ${response.status}.` });
 }
 
+/** An id that no other request has. */
+export function freshId() {
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
 /** Make a path of parts that may hold anything. */
 export function path(...parts) {
   return parts.map((part) => encodeURIComponent(part)).join("/");

@@ -100,7 +100,7 @@ export function lineChart(title, lines, { isLog = false, weight = 0, reasons = {
     viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", tabindex: "0",
     "aria-label": `${title}, ${all.length} points, last ${values.map((value) => number(value)).join(" and ")}. Arrow keys read single steps.`,
   },
-  axes(x, y, [Math.min(...steps), Math.max(...steps)], isUsable ? logTicks(low, high) : ticks(low, high)),
+  axes(x, y, [Math.min(...steps), Math.max(...steps)], isUsable ? logTicks(low, high) : ticks(low, high, 5)),
   read.map((line, i) => [
     svg("path", { class: `line series-${i} ${line.isDashed ? "dashed" : ""}`, d: pathOf(line, x, y) }),
     line.known.length < 40 && line.known.map((point) => svg("circle", { class: `dot series-${i}`, cx: x(point.step), cy: y(point.value), r: line.known.length < 15 ? 2.6 : 1.6 })),
@@ -153,7 +153,7 @@ function axes(x, y, [first, last], marks) {
  * `unit` turns a size into text.
  */
 export function stackedBars(title, parts, bars, unit) {
-  const width = 860, height = 210, left = 62, bottom = 26, top = 8;
+  const width = 1180, height = 230, left = 62, bottom = 26, top = 8;
   const tallest = Math.max(...bars.map((bar) => parts.reduce((sum, part) => sum + (bar.parts[part] ?? 0), 0)), 1e-9);
   const y = scale(0, tallest, height - bottom, top, false);
   const room = (width - left - 8) / bars.length;

@@ -33,7 +33,7 @@ function side(name, number_, control) {
 function about({ a, b }) {
   const row = (name, tell) => ({ name, a: tell(a), b: tell(b) });
   return table("The two runs", [["", (one) => one.name], ["A", (one) => one.a], ["B", (one) => one.b]],
-    [row("Run", (run) => run.id), row("Family", (run) => run.family ?? "?"), row("Algorithm", (run) => run.algorithm ?? "?"), row("Step", (run) => `${number(run.last_step)} of ${number(run.steps)}`), row("Written", (run) => ago(run.updated_at))]);
+    [row("Run", (run) => run.id), row("Family", (run) => run.family ?? "?"), row("Algorithm", (run) => run.algorithm ?? "?"), row("Step", (run) => `${number(run.last_step)} of ${number(run.planned_steps)}`), row("Written", (run) => ago(run.updated_at))]);
 }
 
 function curves({ a, b }) {

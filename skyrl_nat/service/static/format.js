@@ -17,6 +17,7 @@ export function percent(value) {
 /** Seconds in the unit that fits. */
 export function seconds(value) {
   if (value === null || value === undefined) return "–";
+  if (value === 0) return "0 s";
   if (value < 1) return `${(1000 * value).toFixed(0)} ms`;
   if (value < 120) return `${value.toFixed(1)} s`;
   if (value < 7200) return `${(value / 60).toFixed(1)} min`;
@@ -39,4 +40,11 @@ export function plain(value) {
   if (value === null || value === undefined) return "–";
   if (typeof value === "number") return number(value, 6);
   return typeof value === "string" ? value : JSON.stringify(value);
+}
+
+const UNSEEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\u{e0000}-\u{e007f}]/gu;
+
+/** Text in which signs that cannot be seen, or that turn the order of others round, are written as escapes. */
+export function plainSigns(text) {
+  return text.replace(UNSEEN, (sign) => `\\u{${sign.codePointAt(0).toString(16)}}`);
 }

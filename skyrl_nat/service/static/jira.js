@@ -34,7 +34,7 @@ export async function show(main, { signal }) {
   environment.addEventListener("change", () => { fillIssues(); begin(); });
   fillIssues();
   put(main, el("div", { class: "head" }, el("h1", {}, "Jira console"), el("span", { class: "quiet" }, "The simulation that agents are trained on, by hand.")),
-    el("form", { class: "card", onsubmit: begin, novalidate: true }, el("div", { class: "fields" }, field("Environment", environment), field("Issue", issue), field("Seed", seed),
+    el("form", { class: "card", onsubmit: begin, novalidate: true }, el("div", { class: "fields roomy" }, field("Environment", environment), field("Issue", issue), field("Seed", seed),
       el("div", { class: "reset" }, el("button", { type: "submit", class: "primary" }, "New episode")), fault)), stage);
   await begin();
 }

@@ -1,6 +1,6 @@
 // The form that submits a job. What can be told wrong here is told before anything is sent; the rest the service tells.
 
-import { ask } from "./api.js";
+import { ask, freshId } from "./api.js";
 import { announce, choice, el, field, put } from "./dom.js";
 import { failed } from "./states.js";
 
@@ -38,7 +38,7 @@ export function startForm(environments, onStarted) {
   const places = Object.fromEntries(names.map((name) => [name, el("p", { class: "fault", id: `f-${name}-fault` })]));
   const result = el("div", { "aria-live": "polite" });
   const submit = el("button", { type: "submit", class: "primary" }, "Start");
-  let key = crypto.randomUUID();
+  let key = freshId();
   const fillChoices = () => {
     const chosen = environments.find((one) => one.name === controls.environment.value) ?? { algorithms: [], experiments: [] };
     put(controls.algorithm, chosen.algorithms.map((name) => el("option", { value: name }, name)));
@@ -69,12 +69,12 @@ export function startForm(environments, onStarted) {
         method: "POST", headers: { "Idempotency-Key": key },
         body: { algorithm: values.algorithm, experiment: values.experiment || null, steps: Number(values.steps), seed: Number(values.seed), name: values.name || null, overrides: lines(values.overrides), resume: values.resume },
       });
-      key = crypto.randomUUID();
+      key = freshId();
       put(result, el("p", { class: "notice good" }, `${job.name || job.id} is ${job.state}. `, el("a", { href: `#/run/${encodeURIComponent(job.run)}` }, "Watch it")));
       await onStarted();
     } catch (error) {
       // Another try with other words is another request.
-      if (error.status) key = crypto.randomUUID();
+      if (error.status) key = freshId();
       const name = names.find((one) => error.field === one || error.field?.startsWith(`${one}.`));
       if (name) tell({ [name]: error.message });
       else put(result, failed(error));

@@ -2,7 +2,7 @@
 
 import { ask, path, query } from "./api.js";
 import { choice, el, put } from "./dom.js";
-import { number, seconds } from "./format.js";
+import { number, plainSigns, seconds } from "./format.js";
 import { rewardBar } from "./rollouts.js";
 import { badge, empty, outcomeBadge, successBadge } from "./states.js";
 
@@ -95,8 +95,6 @@ function drawTurns(node, one, state, onToken) {
     const place = Number(token.dataset.at);
     onToken(one.tokens[place], place);
   };
-  // One set of listeners for all turns: it outlives none of the tokens.
-  node.onfocusin = null;
   for (const list of node.querySelectorAll(".tokens")) {
     list.addEventListener("focusin", (event) => event.target.dataset.at && select(event.target));
     list.addEventListener("click", (event) => event.target.closest(".token[data-at]")?.focus());
@@ -147,12 +145,12 @@ function tokenNode(token, place) {
 function visible(token) {
   if (token.text === null) return `${token.id} `;
   if (token.text === "") return "▯";
-  return token.text.replaceAll("\n", "↵\n").replaceAll("\t", "⇥\t");
+  return plainSigns(token.text).replaceAll("\n", "↵\n").replaceAll("\t", "⇥\t");
 }
 
 function messages(one, turn, i) {
   const before = i === 0 ? one.prompt : one.turns[i - 1].observations;
-  const message = (role, text, kind) => el("div", { class: `message ${kind}` }, el("p", { class: "small quiet" }, role), el("pre", {}, text || "(empty)"));
+  const message = (role, text, kind) => el("div", { class: `message ${kind}` }, el("p", { class: "small quiet" }, role), el("pre", {}, plainSigns(text) || "(empty)"));
   return [before.map((told) => message(told.role, told.content, "from-environment")), message("policy", turn.text, "from-policy"),
     i === one.turns.length - 1 && turn.observations.map((told) => message(`${told.role} (never shown to the policy)`, told.content, "from-environment"))];
 }
@@ -199,5 +197,5 @@ function rewards(one) {
     el("h3", {}, "Checks of the validator"),
     one.stages.length ? el("ol", { class: "stages" }, one.stages.map((stage) => el("li", {},
       el("div", { class: "head" }, badge(stage.name, stage.is_ok ? "good" : "bad"), stage.seconds ? el("span", { class: "quiet small" }, seconds(stage.seconds)) : null),
-      stage.evidence && el("pre", { class: "evidence" }, stage.evidence)))) : el("p", { class: "quiet" }, "This family's validator names no single checks."));
+      stage.evidence && el("pre", { class: "evidence" }, plainSigns(stage.evidence))))) : el("p", { class: "quiet" }, "This family's validator names no single checks."));
 }
