@@ -166,7 +166,7 @@ function paint(node, one, colour) {
     item.classList.toggle("unknown", colour !== "author" && typeof value !== "number");
     if (colour === "author" || typeof value !== "number") { item.style.removeProperty("--heat"); item.classList.remove("below"); continue; }
     const heat = colour === "policy_version" ? (value - low + 1) / (largest - low + 1) : value / largest;
-    item.style.setProperty("--heat", `${Math.round(55 * Math.abs(heat))}%`);
+    item.style.setProperty("--heat", `${Math.round(40 * Math.abs(heat))}%`);
     item.classList.toggle("below", heat < 0);
   }
 }
