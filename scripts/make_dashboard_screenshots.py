@@ -11,7 +11,7 @@ from pathlib import Path
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
-COLOURS = 160
+COLOURS = 256
 """Of a PNG: pages have few, and files stay small."""
 Act = Callable[[Page], object]
 
@@ -93,7 +93,9 @@ def main(url: str, run: str, out: Path) -> None:
             act(page)
             page.wait_for_timeout(300)
             data = page.screenshot(full_page=name != "keys")
-            Image.open(io.BytesIO(data)).convert("RGB").quantize(COLOURS).save(out / f"{name}.png", optimize=True)
+            Image.open(io.BytesIO(data)).convert("RGB").quantize(COLOURS, Image.Quantize.MAXCOVERAGE).save(
+                out / f"{name}.png", optimize=True
+            )
             context.close()
         browser.close()
 

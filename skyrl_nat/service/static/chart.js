@@ -107,6 +107,8 @@ export function lineChart(title, lines, { isLog = false, weight = 0, reasons = {
   ]), cursor);
   const known = [...new Set(steps)].sort((a, b) => a - b);
   const missing = Object.entries(reasons).map(([step, reason]) => `step ${step} is ${reason}`);
+  const numLeftOut = isLog ? allValues(lines).filter((value) => value !== null && value <= 0).length : 0;
+  if (numLeftOut) missing.push(`${numLeftOut} of 0 or less are not on a log axis`);
   const rest = missing.length ? `${missing.slice(0, 3).join(", ")}${missing.length > 3 ? ` and ${missing.length - 3} more` : ""}` : " ";
   put(readout, rest);
   let at = -1;
@@ -137,6 +139,8 @@ export function lineChart(title, lines, { isLog = false, weight = 0, reasons = {
   });
   return put(figure, caption, picture, readout);
 }
+
+const allValues = (lines) => lines.flatMap((line) => line.values).filter((value) => value !== undefined);
 
 function axes(x, y, [first, last], marks) {
   const across = [...new Set(ticks(first, last, 5).map(Math.round))];

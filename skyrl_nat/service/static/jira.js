@@ -86,6 +86,6 @@ function verdictCard({ verdict, truncated, terminated }, begin) {
   return el("section", { class: "card", "aria-labelledby": "verdict-title" },
     el("div", { class: "head" }, el("h2", { id: "verdict-title" }, "Verdict"), verdict.is_ok ? badge("solved", "good") : badge("not solved", "bad"), el("span", { class: "grow" }), el("button", { type: "button", class: "primary", "data-again": true, onclick: () => begin() }, "Play again")),
     truncated && !terminated && el("p", { class: "warn" }, "The step limit was reached."),
-    el("ul", { class: "plain" }, VERDICTS.map(([name, text]) => el("li", {}, badge(text, verdict[name] ? "good" : "bad")))),
+    el("ul", { class: "stages" }, VERDICTS.map(([name, text]) => el("li", {}, badge(text, verdict[name] ? "good" : "bad")))),
     verdict.findings.length > 0 && el("ul", {}, verdict.findings.map((text) => el("li", {}, text))));
 }

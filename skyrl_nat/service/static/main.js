@@ -53,7 +53,7 @@ async function show() {
     announce(`${view.title} loaded`);
     if (isOther && document.activeElement === document.body) main.focus({ preventScroll: true });
   } catch (error) {
-    if (!signal.aborted) put(main, el("h1", {}, view.title), failed(error, show));
+    if (!signal.aborted) put(main, el("h1", {}, view.title), failed(error, show), el("p", {}, el("a", { href: "#/" }, "Go to the overview")));
   }
 }
 

@@ -14,6 +14,8 @@ const COLOURS = {
   clipped: "clip state",
   policy_version: "policy version",
 };
+const HEAT = 40;
+/** Percent of colour behind the largest number: more would take the text's contrast. */
 const TELLS = [
   ["author", "Written by"], ["in_loss", "In the loss"], ["rollout_logprob", "Rollout log-prob"], ["trainer_logprob", "Trainer log-prob"],
   ["difference", "Difference"], ["advantage", "Advantage"], ["clipped", "Clipped"], ["policy_version", "Policy version"], ["id", "Token id"],
@@ -34,15 +36,15 @@ export async function show(main, { parts, query: asked, signal }) {
   const state = { colour: "author", mode: "tokens" };
   drawToken(detail, null);
   const draw = () => drawTurns(turns, one, state, (token, place) => drawToken(detail, token, place));
-  draw();
   put(main,
     el("div", { class: "head" }, el("h1", {}, "Rollout"), el("a", { href: `#/rollouts/${path(id)}${query({ ...filter, step, label })}` }, `${id}, step ${step}`), el("span", { class: "grow" }),
       neighbour("Before", "[", list.rollouts[at - 1], link), el("span", { class: "quiet small" }, at < 0 ? "" : `${at + 1} of ${list.rollouts.length}`), neighbour("After", "]", list.rollouts[at + 1], link)),
     summary(one),
     Object.values(one.notes).filter(Boolean).map((note) => el("p", { class: "notice" }, note)),
     el("div", { class: "viewer" }, el("section", { class: "card", "aria-labelledby": "turns-title" },
-      el("div", { class: "head" }, el("h2", { id: "turns-title" }, "Turns"), el("span", { class: "grow" }), modes(state, draw), colours(state, turns, one)), legend(), turns),
+      el("div", { class: "head" }, el("h2", { id: "turns-title" }, "Turns"), el("span", { class: "grow" }), modes(state, draw), colours(state, turns, one)), el("div", { class: "legend-place" }), turns),
     el("div", { class: "side" }, detail, rewards(one))));
+  draw();
   const onKey = (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName)) return;
     const row = { "[": list.rollouts[at - 1], "]": list.rollouts[at + 1] }[event.key];
@@ -75,9 +77,19 @@ function colours(state, turns, one) {
   return el("div", { class: "check" }, el("label", { for: "colour" }, "Colour"), choice({ id: "colour", onchange: (event) => { state.colour = event.target.value; paint(turns, one, state.colour); } }, Object.entries(COLOURS), state.colour));
 }
 
-function legend() {
-  const item = (kind, text) => el("li", {}, el("span", { class: `token ${kind}`, "aria-hidden": "true" }, "ab"), text);
-  return el("ul", { class: "legend" }, item("by-policy", "policy"), item("by-environment", "environment"), item("by-template", "template"), item("in-loss", "in the loss"), item("in-loss clipped", "clipped"));
+/** What the colours mean: authors, or the scale of a number. */
+function legend(colour, largest, hasNegative) {
+  const item = (kind, text, heat) => {
+    const sample = el("span", { class: `token ${kind}`, "aria-hidden": "true" }, "ab");
+    if (heat) sample.style.setProperty("--heat", `${HEAT}%`);
+    return el("li", {}, sample, text);
+  };
+  const authors = [item("by-policy", "policy"), item("by-environment", "environment"), item("by-template", "template")];
+  const numbers = largest === null ? [el("li", {}, "nothing is known")]
+    : colour === "clipped" ? [item("heat below", "clipped", true)]
+      : colour === "policy_version" ? [item("heat", `version ${number(largest)}, older ones paler`, true)]
+        : [hasNegative && item("heat below", number(-largest), true), item("heat", number(largest), true)];
+  return el("ul", { class: "legend" }, colour === "author" ? authors : numbers, item("in-loss", "in the loss"), item("in-loss clipped", "clipped"));
 }
 
 function drawTurns(node, one, state, onToken) {
@@ -161,12 +173,14 @@ function paint(node, one, colour) {
   const worth = (token) => (colour === "clipped" ? (token.clipped === null ? null : -Number(token.clipped)) : token[colour]);
   const values = one.tokens.map(worth).filter((value) => typeof value === "number");
   const low = Math.min(...values), largest = Math.max(...values.map(Math.abs), 1e-12);
+  const place = node.parentNode?.querySelector(".legend-place");
+  if (place) put(place, legend(colour, values.length ? largest : null, low < 0));
   for (const item of node.querySelectorAll(".token[data-at]")) {
     const value = worth(one.tokens[item.dataset.at]);
     item.classList.toggle("unknown", colour !== "author" && typeof value !== "number");
     if (colour === "author" || typeof value !== "number") { item.style.removeProperty("--heat"); item.classList.remove("below"); continue; }
     const heat = colour === "policy_version" ? (value - low + 1) / (largest - low + 1) : value / largest;
-    item.style.setProperty("--heat", `${Math.round(40 * Math.abs(heat))}%`);
+    item.style.setProperty("--heat", `${Math.round(HEAT * Math.abs(heat))}%`);
     item.classList.toggle("below", heat < 0);
   }
 }
