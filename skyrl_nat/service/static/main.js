@@ -35,7 +35,8 @@ async function show() {
   const { signal } = leaving;
   const { name, parts, query } = parse();
   const view = VIEWS[name];
-  const isOther = shown !== name;
+  // The first view leaves the focus at the top, where the way past the bar is.
+  const isOther = shown !== null && shown !== name;
   shown = name;
   for (const link of document.querySelectorAll(".bar nav a")) {
     if (view && link.dataset.view === view.nav) link.setAttribute("aria-current", "page");
