@@ -45,7 +45,8 @@ function scale(low, high, from, to, isLog) {
 function bounds(values) {
   let [low, high] = [Math.min(...values), Math.max(...values)];
   if (low === high) {
-    const room = Math.abs(low) * 0.1 || 1;
+    if (low === 0) return [0, 1];
+    const room = Math.abs(low) * 0.1;
     [low, high] = [low - room, high + room];
   }
   return [low, high];
