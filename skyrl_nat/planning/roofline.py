@@ -75,6 +75,11 @@ class Roofline:
 
     def train_s(self) -> float:
         """Return the seconds of all optimizer steps on one batch, the controller's own included."""
+        host = TrainerRates().host_s_per_token * self.trained_tokens if self._machine.is_gpu else 0.0
+        return self.compute_s() + host
+
+    def compute_s(self) -> float:
+        """Return the seconds of a rank for all optimizer steps on one batch."""
         rates, config = TrainerRates(), self._config
         tokens = self.computed_tokens / config.cluster.num_policy_ranks
         if not self._machine.is_gpu:
@@ -88,9 +93,8 @@ class Roofline:
         compute = self._training_flops(tokens) / (card.bf16_flops * rates.matmul_share) + tokens * per_token
         optimizer = rates.optimizer_bytes * self._policy.num_trained / self._policy.num_shards
         optimizer *= config.trainer.updates_per_batch / (card.memory_bytes * rates.optimizer_share)
-        host = rates.host_s_per_token * self.trained_tokens
         # Layers are gathered while others are computed.
-        return max(compute, self._gather_s()) + optimizer + host
+        return max(compute, self._gather_s()) + optimizer
 
     def _training_flops(self, tokens: float) -> float:
         """Return FLOPs of a batch's passes over so many tokens, recomputed layers included."""

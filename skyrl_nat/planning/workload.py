@@ -4,6 +4,13 @@ from dataclasses import dataclass
 
 from skyrl_nat.config.run import RunConfig
 
+PROMPT_TOKENS = {
+    ("nat_agent", "multi_turn"): 1646,
+    ("nat_agent", "one_shot"): 384,
+    ("task_dag", "one_shot"): 359,
+    ("jira", "one_shot"): 208,
+}
+"""Means over the shipped tasks with SmolLM2's tokenizer, by family and form."""
 _USUAL_PROMPT = 512
 _LONGEST_IN_MEANS = 8.0
 
@@ -39,7 +46,7 @@ class Workload:
 
 
 def guess_workload(config: RunConfig, *, mean_tokens: float | None = None, spread: float = 0.5) -> Workload:
-    """Return what a run is likely to play: half of what its limits allow, unless the mean is told.
+    """Return what a run is likely to play: half of what its limits allow.
 
     Args:
         config: The run.
@@ -47,12 +54,14 @@ def guess_workload(config: RunConfig, *, mean_tokens: float | None = None, sprea
         spread: Of `Workload`.
     """
     rollout = config.rollout
-    prompt = min(_USUAL_PROMPT, rollout.max_total_tokens / 4)
+    environment = config.environment
+    usual = PROMPT_TOKENS.get((environment.family, str(environment.form)), _USUAL_PROMPT)
+    prompt = min(usual, rollout.max_total_tokens / 2)
     room = rollout.max_total_tokens - prompt
     longest = min(room, rollout.max_turns * rollout.max_new_tokens)
     sampled = min(longest, mean_tokens) if mean_tokens else longest / 2
     turns = max(1.0, min(rollout.max_turns, 2 * sampled / rollout.max_new_tokens))
-    replies = min(max(0.0, room - sampled), (turns - 1) * config.environment.max_observation_chars / 8)
+    replies = min(max(0.0, room - sampled), (turns - 1) * environment.max_observation_chars / 8)
     return Workload(
         prompt_tokens=prompt,
         sampled_tokens=sampled,
@@ -60,5 +69,5 @@ def guess_workload(config: RunConfig, *, mean_tokens: float | None = None, sprea
         observation_tokens=replies,
         turns=turns,
         spread=spread,
-        verdict_s=VERDICT_S.get(config.environment.family, 0.0),
+        verdict_s=VERDICT_S.get(environment.family, 0.0),
     )
