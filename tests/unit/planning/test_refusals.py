@@ -26,7 +26,7 @@ BEFORE_LORA = ["experiment=agenthands_h100x8", "model.lora.rank=0"]
         (
             [*ONE, "engine.gpu_memory_fraction=0.064", "rollout.max_total_tokens=16384"],
             machine_of("h100"),
-            r"rollout.max_total_tokens must fit the KV cache of an engine \(7,\d+ tokens in 0.2 GiB\), got 16,384",
+            r"rollout.max_total_tokens must fit the KV cache of an engine \(8,201 tokens in 0.2 GiB\), got 16,384",
         ),
         (
             [*ONE, "model.activation_checkpointing=false", "trainer.micro_batch_tokens=65536"],
