@@ -2,10 +2,10 @@
 
 usage: python benchmarks/plan_against_reality.py [--check]
 
-Writes `results/plan_against_reality.json` and the table in README.md; `--check` writes nothing and exits with 1 where they
-are not what the code says. A plan knows no lengths, so that those of the result are given to it where it has them (of P8
-the turns; its random model ends a turn once in 217 tokens). A result that set a constant of `planning/rates.py` or
-`memory.py` is marked: that it agrees shows little.
+Writes `results/plan_against_reality.json` and the table in README.md; `--check` writes nothing and exits with 1 where
+they are not what the code says. A plan knows no lengths, so that those of the result are given to it where it has them
+(of P8 the turns; its random model ends a turn once in 217 tokens). A result that set a constant of `planning/rates.py`
+or `memory.py` is marked: that it agrees shows little.
 """
 
 import json
@@ -40,6 +40,16 @@ VERDICT_S = 1.8
 """Of a full check: validator_speed.json."""
 CPU = Cpu(model="2 cores", num_cores=2, num_cores_of_machine=2, ghz=2.6, vectors=("AMX", "AVX-512", "AVX2"))
 """The machine on which the CPU presets were measured."""
+CPU_STEP = [
+    "trainer.tasks_per_step=4",
+    "trainer.rollouts_per_task=4",
+    "rollout.max_new_tokens=64",
+    "rollout.max_total_tokens=256",
+    "rollout.max_turns=1",
+]
+"""What cpu_step.json says of its work."""
+SMOKE_GIB = 7.5
+"""Peak of all processes with engine=hf (scripts/peak_memory.py)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -206,6 +216,29 @@ def apart_cases() -> Iterator[Case]:
 
 def cpu_cases() -> Iterator[Case]:
     """Yield the CPU presets, and the measurement that set a CPU's constants."""
+    machine = cpu_machine(CPU, 23.5)
+    found = load("cpu_step.json")["results"]["hf"]
+    yield Case(
+        name="CPU step",
+        file="cpu_step.json",
+        overrides=CPU_STEP,
+        model="smollm2-135m",
+        machine=machine,
+        lengths=story(found["completion_tokens"], longest=64, spread=0.0),
+        measured={"step": found["step"]},
+        parts=parts_of(found),
+        sets=("step",),
+    )
+    yield Case(
+        name="CPU smoke_cpu",
+        file="../../README.md",
+        overrides=["experiment=smoke_cpu"],
+        model="smollm2-135m",
+        machine=machine,
+        lengths=story(144, longest=288),
+        measured={"memory": SMOKE_GIB},
+        note="of the whole first command on 2026-11-28, as README.md has it; no time of a step recorded",
+    )
     for path in sorted(RESULTS.glob("cpu_preset_*.json")):
         found = load(path.name)
         config = load_config(found["overrides"])
@@ -219,7 +252,7 @@ def cpu_cases() -> Iterator[Case]:
             file=path.name,
             overrides=found["overrides"],
             model="smollm2-135m",
-            machine=cpu_machine(CPU, 23.5),
+            machine=machine,
             lengths={
                 "prompt_tokens": guessed.prompt_tokens,
                 "sampled_tokens": sampled,

@@ -1,8 +1,8 @@
 """What machines bring: data sheets for peaks, measurements for how much of a peak this trainer reaches.
 
-Every constant names its source in `benchmarks/results/`. Those that set constants are P3 (the trainer alone at 1.5B), P1
-of 2026-11-30 with one engine, P2 of SmolLM2, P4, and P5 with staleness 0; for a CPU cpu_step.json. None was fitted to
-another result: `benchmarks/plan_against_reality.py` holds predictions against all of them and says which are which.
+Every constant names its source in `benchmarks/results/`. Those that set constants are P3 (the trainer alone at 1.5B),
+P1 of 2026-11-30 with one engine, P2 of SmolLM2, P4, and P5 with staleness 0; for a CPU cpu_step.json. None was fitted
+to another result: `benchmarks/plan_against_reality.py` holds predictions against all of them and says which are which.
 """
 
 from dataclasses import dataclass

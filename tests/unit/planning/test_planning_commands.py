@@ -69,7 +69,7 @@ def test_a_recommended_layout_is_a_config_that_can_be_planned(capsys):
     best = json.loads(output_of(capsys, *words))["recommended"]
     again = json.loads(output_of(capsys, *words, *best[0]["overrides"].split()))
     assert again["seconds"]["step"] == pytest.approx(best[0]["step_s"])
-    assert [each["step_s"] for each in best][1:] == sorted(each["step_s"] for each in best[1:]) or len(best) > 1
+    assert best[0]["step_s"] <= 1.02 * min(each["step_s"] for each in best)
 
 
 def test_told_lengths_take_the_place_of_guessed_ones(capsys):
@@ -105,17 +105,17 @@ def test_what_is_wrong_is_one_sentence_and_code_2(capsys, words: list[str], text
 
 
 def test_a_sweep_is_a_table_and_a_picture(capsys, tmp_path: Path):
-    words = ["plan", "experiment=jira_h100x1", "--card", "h100", "--sweep", "--max-gpus", "8", "--mean-tokens", "60"]
-    rows = json.loads(output_of(capsys, *words, "--json", "--plot", str(tmp_path / "sweep.svg")))
-    assert {row["gpus"] for row in rows} == {1, 2, 4, 8}
+    words = ["plan", "experiment=jira_h100x1", "--card", "h100", "--sweep", "--mean-tokens", "20", "--max-gpus"]
+    rows = json.loads(output_of(capsys, *words, "4", "--scale-batch", "--json", "--plot", str(tmp_path / "sweep.svg")))
+    assert {row["gpus"] for row in rows} == {1, 2, 4}
     assert {row["placement"] for row in rows} == {"colocated", "disaggregated"}
+    assert [row["tasks_per_step"] for row in rows if row["placement"] == "colocated"] == [32, 64, 128]
     picture = (tmp_path / "sweep.svg").read_text()
     assert "rollouts per second" in picture
     assert "cost of 1,000 rollouts" in picture
-    table = output_of(capsys, *words)
-    assert len(table.splitlines()) == 2 + len(rows) + 1
-    scaled = json.loads(output_of(capsys, *words, "--json", "--scale-batch"))
-    assert [row["tasks_per_step"] for row in scaled if row["placement"] == "colocated"] == [32, 64, 128, 256]
+    table = output_of(capsys, *words, "1").splitlines()
+    assert table[0].startswith("GPUs  placement")
+    assert table[2].startswith("1     colocated")
 
 
 def test_a_profile_is_printed_one_override_a_line(capsys):
@@ -131,5 +131,12 @@ def test_recorded_rollouts_count_as_their_groups(capsys, tmp_path: Path):
     rows = [{"task_id": f"t{number % 3}", "messages": [{"role": "user", "content": "a"}]} for number in range(7)]
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    words = ["plan", "algorithm=sft", f"environment.recorded_files=[{file}]", "trainer.tasks_per_step=1", "--json"]
+    words = [
+        "plan",
+        "experiment=smoke_cpu",
+        "algorithm=sft",
+        f"environment.recorded_files=[{file}]",
+        "trainer.tasks_per_step=1",
+        "--json",
+    ]
     assert json.loads(output_of(capsys, *words))["batch_plan"]["training tasks"] == 3
