@@ -13,7 +13,7 @@ import uvicorn
 from fastapi import APIRouter, FastAPI, Header
 from fastapi.responses import JSONResponse, StreamingResponse
 
-from skyrl_nat.service.refusals import RefusalError, RefusingRoute, not_found
+from skyrl_nat.service.routes.errors import ServiceError, install_handlers, not_found
 from skyrl_nat.service.routes.jira import jira_router
 from skyrl_nat.service.routes.page import page_router
 from skyrl_nat.service.routes.runs import runs_router
@@ -82,19 +82,19 @@ class Jobs:
 
 
 def jobs_router(jobs: Jobs) -> APIRouter:
-    router = APIRouter(route_class=RefusingRoute)
+    router = APIRouter()
 
     @router.get("/environments")
     def environments() -> list[dict[str, Any]]:
         if jobs.is_failing:
-            raise RefusalError(503, "busy", "the catalogue must be readable, it is not. Look at the log of the service")
+            raise ServiceError(503, "busy", "the catalogue must be readable, it is not. Look at the log of the service")
         return ENVIRONMENTS
 
     @router.post("/train/{name:path}")
     def train(name: str, wanted: dict[str, Any], idempotency_key: str = Header()) -> JSONResponse:
         jobs.asked.append({"environment": name, "key": idempotency_key, **wanted})
         if any(text.startswith("optimizer.lr=-") for text in wanted["overrides"]):
-            raise RefusalError(422, "invalid", "optimizer.lr must be > 0, got -1. Raise it", "overrides.0")
+            raise ServiceError(422, "invalid", "optimizer.lr must be > 0, got -1. Raise it", "overrides.0")
         return JSONResponse(jobs.add(wanted["name"] or "jira-1430", "pending", steps=wanted["steps"]), 201)
 
     @router.get("/training")
@@ -129,6 +129,7 @@ async def event_lines(jobs: Jobs, job_id: str) -> AsyncIterator[str]:
 def serve(root: Path, jobs: Jobs) -> Iterator[str]:
     """Serve page, runs, console and jobs, and give the address."""
     app = FastAPI()
+    install_handlers(app)
     for router in (page_router(), runs_router(root), jira_router(), jobs_router(jobs)):
         app.include_router(router)
     config = uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning", timeout_graceful_shutdown=1)

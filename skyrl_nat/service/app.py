@@ -76,7 +76,7 @@ def routers(service: TrainingService) -> list[APIRouter]:
         files_router(service),
         assets_router(service),
         runs_router(service.settings.root_dir),
-        jira_router(),
+        jira_router(service.settings.limits),
         page_router(),
     ]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field
 
-from skyrl_nat.service.refusals import RefusalError, not_found
+from skyrl_nat.service.routes.errors import ServiceError, not_found
 from skyrl_nat.service.run_folders import RunFolder
 from skyrl_nat.types import Outcome
 
@@ -84,7 +84,7 @@ def open_step(run: RunFolder, step: int, label: Label) -> StepFile:
     """Return the rollouts of a step.
 
     Raises:
-        RefusalError: The step has none.
+        ServiceError: The step has none.
     """
     path = run.file(FOLDER, f"{label}_{step:06d}.jsonl")
     if path is None:
@@ -101,7 +101,7 @@ def read_record(file: StepFile, group: int, index: int) -> dict[str, Any]:
     """Return the line of one rollout.
 
     Raises:
-        RefusalError: There is no such rollout.
+        ServiceError: There is no such rollout.
     """
     place = file.places.get((group, index))
     if place is None:
@@ -112,7 +112,7 @@ def read_record(file: StepFile, group: int, index: int) -> dict[str, Any]:
             return json.loads(lines.read(place[1]))
         except (ValueError, RecursionError) as error:
             # The step was played anew since.
-            raise RefusalError(409, "changed", f"{file.path.name} has changed while it was read. Try again") from error
+            raise ServiceError(409, "changed", f"{file.path.name} has changed while it was read. Try again") from error
 
 
 @functools.lru_cache(maxsize=32)

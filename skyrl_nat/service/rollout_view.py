@@ -4,8 +4,8 @@ import itertools
 import math
 from typing import Any
 
-from skyrl_nat.service.refusals import RefusalError
 from skyrl_nat.service.rollout_files import Label
+from skyrl_nat.service.routes.errors import ServiceError
 from skyrl_nat.service.run_folders import RunFolder
 from skyrl_nat.service.token_authors import Author, authors_of, turns_of
 from skyrl_nat.service.token_texts import open_texts
@@ -54,12 +54,12 @@ def view_rollout(run: RunFolder, record: dict[str, Any], *, step: int, label: La
         label: What it was played for.
 
     Raises:
-        RefusalError: The line is no recorded rollout, or an older one.
+        ServiceError: The line is no recorded rollout, or an older one.
     """
     try:
         return _view(run, record, step, label)
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
-        raise RefusalError(
+        raise ServiceError(
             422, "broken_record", f"the line must be a recorded rollout, but: {error!r:.200}. Look at the file"
         ) from error
 

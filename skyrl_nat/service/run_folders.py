@@ -8,7 +8,7 @@ from typing import Any
 
 import yaml
 
-from skyrl_nat.service.refusals import not_found
+from skyrl_nat.service.routes.errors import not_found
 
 CONFIG = "config.yaml"
 LARGEST_TEXT = 4 << 20
@@ -80,7 +80,7 @@ class RunFolders:
         """Return a run.
 
         Raises:
-            RefusalError: There is none of that name.
+            ServiceError: There is none of that name.
         """
         run = self._open(run_id)
         if run is None:

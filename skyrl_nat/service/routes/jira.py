@@ -7,23 +7,26 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from skyrl_nat.environments.jira.catalogue import Issue, Workflow, load_issues, load_workflows
 from skyrl_nat.environments.jira.machine import Machine, State
 from skyrl_nat.environments.jira.optimum import find_optimum
-from skyrl_nat.service.refusals import RefusalError, RefusingRoute, not_found
+from skyrl_nat.service.routes.errors import ServiceError, documented, not_found
+from skyrl_nat.service.schemas import described, read_body
+from skyrl_nat.service.settings import Limits
 
 MOST_SESSIONS = 64
 """Kept at once; the one that was used longest ago makes room."""
 LARGEST_SEED = 2**32 - 1
+DEFAULTS = Limits()
 
 
 class NewSession(BaseModel):
     """What is to be played."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     environment: str
     seed: int = Field(default=0, ge=0, le=LARGEST_SEED)
@@ -34,7 +37,7 @@ class NewSession(BaseModel):
 class Step(BaseModel):
     """One step of a session."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", strict=True)
 
     action: str
 
@@ -121,10 +124,10 @@ class _Sessions:
         return self._known[session_id]
 
 
-def jira_router() -> APIRouter:
+def jira_router(limits: Limits = DEFAULTS) -> APIRouter:
     """Return the routes of the console, with sessions of their own."""
     sessions = _Sessions()
-    router = APIRouter(route_class=RefusingRoute, prefix="/jira", tags=["jira"])
+    router = APIRouter(prefix="/jira", tags=["jira"], responses=documented(400, 404, 409, 413, 415, 422))
 
     @router.get("/environments")
     def list_environments() -> list[dict[str, Any]]:
@@ -139,9 +142,10 @@ def jira_router() -> APIRouter:
             for workflow in load_workflows().values()
         ]
 
-    @router.post("/sessions", status_code=201)
-    def begin(wanted: NewSession) -> dict[str, Any]:
+    @router.post("/sessions", status_code=201, openapi_extra=described(NewSession))
+    async def begin(request: Request) -> dict[str, Any]:
         """Begin an episode."""
+        wanted = await read_body(request, NewSession, limits)
         return sessions.begin(_issue(_workflow(wanted.environment), wanted)).show()
 
     @router.get("/sessions/{session_id}")
@@ -150,18 +154,19 @@ def jira_router() -> APIRouter:
         with sessions.lock:
             return sessions.find(session_id).show()
 
-    @router.post("/sessions/{session_id}/step")
-    def step(session_id: str, wanted: Step) -> dict[str, Any]:
+    @router.post("/sessions/{session_id}/step", openapi_extra=described(Step))
+    async def step(session_id: str, request: Request) -> dict[str, Any]:
         """Use a tool; one that is not possible costs a penalty and changes nothing."""
+        wanted = await read_body(request, Step, limits)
         with sessions.lock:
             session = sessions.find(session_id)
             names = session.machine.workflow.tool_names
             if wanted.action not in names:
-                raise RefusalError(
+                raise ServiceError(
                     422, "invalid", f"action must be one of {', '.join(names)}, got {wanted.action[:40]!r}", "action"
                 )
             if session.is_over:
-                raise RefusalError(409, "over", "the episode must be running, it is over. Begin a new one")
+                raise ServiceError(409, "over", "the episode must be running, it is over. Begin a new one")
             session.use(wanted.action)
             return session.show()
 
@@ -173,7 +178,7 @@ def _workflow(name: str) -> Workflow:
     plain = name.removeprefix("skyrl_nat/")
     if plain not in known:
         message = f"environment must be one of {', '.join(known)}, got {name[:40]!r}. Choose one of those"
-        raise RefusalError(422, "invalid", message, "environment")
+        raise ServiceError(422, "invalid", message, "environment")
     return known[plain]
 
 
@@ -186,5 +191,5 @@ def _issue(workflow: Workflow, wanted: NewSession) -> Issue:
     found = [issue for issue in issues if issue.key == wanted.issue]
     if not found:
         keys = ", ".join(issue.key for issue in issues)
-        raise RefusalError(422, "invalid", f"issue must be one of {keys}, got {wanted.issue[:40]!r}", "issue")
+        raise ServiceError(422, "invalid", f"issue must be one of {keys}, got {wanted.issue[:40]!r}", "issue")
     return found[0]

@@ -5,7 +5,7 @@ from pathlib import Path
 from fastapi import APIRouter
 from fastapi.responses import FileResponse, Response
 
-from skyrl_nat.service.refusals import RefusingRoute, not_found
+from skyrl_nat.service.routes.errors import not_found
 
 STATIC = Path(__file__).parent.parent / "static"
 INDEX = "index.html"
@@ -35,7 +35,7 @@ def page_router(folder: Path = STATIC) -> APIRouter:
         folder: Holds `index.html` and what it loads; its files are those of this moment.
     """
     files = {path.name: path for path in folder.iterdir() if path.suffix in TYPES}
-    router = APIRouter(route_class=RefusingRoute, include_in_schema=False)
+    router = APIRouter(include_in_schema=False)
 
     @router.get("/")
     def page() -> Response:

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from skyrl_nat.service.refusals import RefusalError, RefusingRoute
 from skyrl_nat.service.rollout_files import Label, RolloutFilter, open_step, read_record, recorded_steps
 from skyrl_nat.service.rollout_view import view_rollout
+from skyrl_nat.service.routes.errors import ServiceError, documented
 from skyrl_nat.service.run_folders import RunFolder, RunFolders
 from skyrl_nat.service.run_metrics import MetricTable, read_metrics
 
@@ -28,7 +28,7 @@ COMPARED = (
 def runs_router(root_dir: Path) -> APIRouter:
     """Return the routes over the run folders of a root."""
     folders = RunFolders(root_dir)
-    router = APIRouter(route_class=RefusingRoute, tags=["runs"])
+    router = APIRouter(tags=["runs"], responses=documented(404, 409, 422))
 
     @router.get("/runs")
     def list_runs() -> list[dict[str, Any]]:
@@ -142,7 +142,7 @@ def _named(keys: str | None, table: MetricTable) -> list[str]:
 def _split(keys: str) -> list[str]:
     found = list(dict.fromkeys(key for key in keys.split(",") if key))
     if len(found) > MOST_KEYS:
-        raise RefusalError(422, "invalid", f"keys must be {MOST_KEYS} at most, got {len(found)}. Ask for fewer", "keys")
+        raise ServiceError(422, "invalid", f"keys must be {MOST_KEYS} at most, got {len(found)}. Ask for fewer", "keys")
     return found
 
 

@@ -9,12 +9,14 @@ from fastapi.testclient import TestClient
 from skyrl_nat.environments.gymnasium_import import gymnasium
 from skyrl_nat.environments.jira.env import ENVIRONMENT_IDS
 from skyrl_nat.service.routes import jira
+from skyrl_nat.service.routes.errors import install_handlers
 from skyrl_nat.service.routes.jira import jira_router
 
 
 @pytest.fixture
 def here() -> TestClient:
     app = FastAPI()
+    install_handlers(app)
     app.include_router(jira_router())
     return TestClient(app)
 

@@ -6,6 +6,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.testclient import TestClient
 
+from skyrl_nat.service.routes.errors import install_handlers
 from skyrl_nat.service.routes.page import STATIC, page_router
 
 PARTS = sorted(path.name for path in STATIC.iterdir() if path.name != "index.html")
@@ -14,6 +15,7 @@ PARTS = sorted(path.name for path in STATIC.iterdir() if path.name != "index.htm
 @pytest.fixture(scope="module")
 def here() -> TestClient:
     app = FastAPI()
+    install_handlers(app)
     app.include_router(page_router())
     return TestClient(app)
 

@@ -10,11 +10,13 @@ from fastapi import FastAPI
 from fastapi.testclient import TestClient
 from shown_runs import HOSTILE
 
+from skyrl_nat.service.routes.errors import install_handlers
 from skyrl_nat.service.routes.runs import runs_router
 
 
 def client(root: Path) -> TestClient:
     app = FastAPI()
+    install_handlers(app)
     app.include_router(runs_router(root))
     return TestClient(app)
 
