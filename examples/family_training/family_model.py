@@ -26,8 +26,12 @@ CHAT_TEMPLATE = (
 )
 SPECIAL_TOKENS = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 """As in SmolLM2."""
-WORDS = r" ?[A-Za-z]+|[0-9]| ?[^\sA-Za-z0-9]+|\s+"
-"""What no token crosses."""
+WORDS = {
+    # Tools by their whole names: made of parts, a small model's first mistakes are names that no tool has.
+    "jira": r" ?[A-Za-z_]+|[0-9]| ?[^\sA-Za-z0-9_]+|\s+",
+    "task_dag": r" ?[A-Za-z]+|[0-9]| ?[^\sA-Za-z0-9]+|\s+",
+}
+"""Family -> what no token crosses."""
 VOCABULARY = 1024
 SHAPE: dict[str, Any] = {
     "hidden_size": 192,
@@ -46,12 +50,17 @@ def texts_of(family: str) -> Iterator[str]:
         yield from (message["content"] for message in [*episode.get("prompt", []), *episode["messages"]])
 
 
-def make_tokenizer(texts: Iterator[str]) -> PreTrainedTokenizerFast:
-    """Return a byte-level BPE tokenizer with SmolLM2's template."""
+def make_tokenizer(texts: Iterator[str], words: str) -> PreTrainedTokenizerFast:
+    """Return a byte-level BPE tokenizer with SmolLM2's template.
+
+    Args:
+        texts: What it is made of.
+        words: Regular expression of what no token crosses.
+    """
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.Sequence(
         [
-            pre_tokenizers.Split(Regex(WORDS), "isolated"),
+            pre_tokenizers.Split(Regex(words), "isolated"),
             pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
         ]
     )
@@ -83,7 +92,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    tokenizer = make_tokenizer(texts_of(options.family))
+    tokenizer = make_tokenizer(texts_of(options.family), WORDS[options.family])
     torch.manual_seed(options.seed)
     shape = SHAPE | {"vocab_size": len(tokenizer), "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2}
     model = LlamaForCausalLM(LlamaConfig(**shape, dtype=torch.float32))

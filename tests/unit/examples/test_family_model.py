@@ -10,6 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from skyrl_nat.config.load import load_config
 from skyrl_nat.data.specs import load_tasks
+from skyrl_nat.environments.jira.catalogue import load_workflows
 from skyrl_nat.rollouts.chat import ChatCodec
 from skyrl_nat.rollouts.dialogues import rollout_of_dialogue
 
@@ -42,3 +43,9 @@ def test_held_out_dialogues_are_said_as_they_are_and_fit(
     model = AutoModelForCausalLM.from_pretrained(tmp_path)
     assert 1e6 < model.num_parameters() < 4e6
     assert max(rollout.token_ids) < model.config.vocab_size <= 1024
+
+
+def test_every_tool_of_jira_is_one_token_so_that_no_name_is_made_of_halves(family_model: ModuleType) -> None:
+    tokenizer = family_model.make_tokenizer(family_model.texts_of("jira"), family_model.WORDS["jira"])
+    names = {name for workflow in load_workflows().values() for name in workflow.tool_names}
+    assert {name: tokenizer.tokenize(name) for name in names} == {name: [name] for name in names}
