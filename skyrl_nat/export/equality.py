@@ -35,7 +35,7 @@ TOLERANCES = {
     "float32": Tolerance(mean=1e-3, agreement=1.0, worst=1e-2),
     "float16": Tolerance(mean=2e-2, agreement=1.0, worst=0.15),
     "bfloat16": Tolerance(mean=5e-2, agreement=1.0, worst=0.5),
-    "F32": Tolerance(mean=1e-3, agreement=1.0, worst=1e-2),
+    "F32": Tolerance(mean=1e-2, agreement=1.0, worst=0.1),
     "F16": Tolerance(mean=2e-2, agreement=1.0, worst=0.15),
     "BF16": Tolerance(mean=5e-2, agreement=1.0, worst=0.5),
     "Q8_0": Tolerance(mean=0.05, agreement=0.95),

@@ -3,6 +3,7 @@
 import asyncio
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -122,5 +123,11 @@ def test_where_several_formats_take_part_the_loosest_limit_holds():
     assert (mixed.worst, mixed.mean) == (TOLERANCES["bfloat16"].worst, TOLERANCES["bfloat16"].mean)
 
 
-def test_every_quantisation_has_its_tolerance():
+def test_every_quantisation_has_its_tolerance_and_the_docs_say_the_same():
     assert set(QUANTISATIONS) <= set(TOLERANCES)
+    text = (Path(__file__).parents[3] / "docs" / "export.md").read_text(encoding="utf-8")
+    rows = [
+        f"| {name} | {each.mean:g} | {each.agreement:.0%} | {'no limit' if each.worst is None else f'{each.worst:g}'} |"
+        for name, each in TOLERANCES.items()
+    ]
+    assert "\n".join(rows) in text
