@@ -93,18 +93,16 @@ def _table_faults(file: Path, folder: Path) -> list[str]:
 def _encoding_faults(file: Path, folder: Path) -> list[str]:
     """Return texts that llama.cpp cuts into other tokens than the tokenizer does."""
     tokenizer = AutoTokenizer.from_pretrained(str(folder))
-    llama = llama_tools.require_library().Llama(str(file), vocab_only=True, verbose=False)
     texts = [form.format(*[added.content] * 2) for added in tokenizer.added_tokens_decoder.values() for form in _AROUND]
     dialogue = [{"role": "user", "content": "Add 1234 and 5,\n\tplease: naïve, 你好 🙂!"}]
     if tokenizer.chat_template:
         texts.append(str(tokenizer.apply_chat_template(dialogue, tokenize=False, add_generation_prompt=True)))
-    faults = []
-    for text in texts:
-        expected = list(tokenizer(text, add_special_tokens=False)["input_ids"])
-        found = llama.tokenize(text.encode(), add_bos=False, special=True)
-        if found != expected:
-            faults.append(f"{text!r} becomes the tokens {found[:12]} instead of {expected[:12]}")
-    return faults
+    expected = [list(tokenizer(text, add_special_tokens=False)["input_ids"]) for text in texts]
+    return [
+        f"{text!r} becomes the tokens {found[:12]} instead of {wanted[:12]}"
+        for text, found, wanted in zip(texts, llama_tools.tokens_of(file, texts), expected, strict=True)
+        if found != wanted
+    ]
 
 
 def _reader(file: Path) -> Any:

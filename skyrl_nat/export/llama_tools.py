@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,21 @@ def quantise(source: Path, target: Path, form: str) -> None:
             f"llama.cpp must quantise {source.name} to {form}, but: {_last_lines(''.join(told))}. Choose another "
             "--quantise"
         )
+
+
+def tokens_of(file: Path, texts: Sequence[str], *, adds_bos: bool = False) -> list[list[int]]:
+    """Return what llama.cpp makes of texts, special tokens in them included.
+
+    Args:
+        file: GGUF; only its vocabulary is read.
+        texts: To cut.
+        adds_bos: Put the start token before each, if the file says so.
+    """
+    llama = require_library().Llama(str(file), vocab_only=True, verbose=False)
+    try:
+        return [llama.tokenize(text.encode(), add_bos=adds_bos, special=True) for text in texts]
+    finally:
+        llama.close()
 
 
 def require_library() -> Any:

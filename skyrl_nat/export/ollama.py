@@ -267,8 +267,7 @@ async def _require_answers(
 
 def _adds_bos(file: Path) -> bool:
     """Return whether llama.cpp puts the start token before every prompt."""
-    llama = llama_tools.require_library().Llama(str(file), vocab_only=True, verbose=False)
-    return llama.tokenize(b"x", add_bos=True) != llama.tokenize(b"x", add_bos=False)
+    return llama_tools.tokens_of(file, ["x"], adds_bos=True) != llama_tools.tokens_of(file, ["x"])
 
 
 def _quoted(value: Any) -> str:
