@@ -152,9 +152,9 @@ def test_what_the_server_refuses_is_told(model, player):
     async def work(url: str) -> None:
         async with OllamaClient(url) as client:
             files = {"a.gguf": "sha256:" + "0" * 64}
-            with pytest.raises(ExportError, match="answers 400: .*not found"):
+            with pytest.raises(ExportError, match=r"answers 400: .*not found"):
                 await client.create("tiny", files=files, template="{{ .System }}", system="", parameters={})
-            with pytest.raises(ExportError, match="answers 404: .*model 'tiny' not found"):
+            with pytest.raises(ExportError, match=r"answers 404: .*model 'tiny' not found"):
                 await client.show("tiny")
             await client.delete("tiny")
 
