@@ -1,6 +1,7 @@
 """The engines that an export is tested with, each in this process and alone."""
 
 import importlib.util
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -86,7 +87,7 @@ def _make(test: Test, config: RunConfig, length: int) -> Engine:
         "max_model_len": length,
         "device": "cuda" if config.cluster.device is Device.cuda else "cpu",
         "seed": config.seed,
-        "num_threads": 0,
+        "num_threads": len(os.sched_getaffinity(0)),
     }
     section = EngineConfig(
         kind=test.kind,

@@ -31,7 +31,6 @@ from skyrl_nat.export.reference import Answer, greedy_answers
 from skyrl_nat.monitoring.console import ConsoleBackend
 from skyrl_nat.rollouts.chat import ChatCodec
 
-FORMATS = ("hf", "merged", "lora", "gguf", "ollama")
 EQUALITY = "equality.json"
 """File of an export: prompts, the trainer's answers and what each engine said."""
 MAX_PROMPT_TOKENS = 1024
@@ -44,7 +43,7 @@ class Wanted:
     folder: Path
     """To make."""
     form: str = "hf"
-    """One of `FORMATS`."""
+    """`hf`, `merged`, `lora`, `gguf` or `ollama`."""
     quantisations: Sequence[str] = ("Q4_K_M",)
     """Of GGUF files."""
     engines: Sequence[str] = ()
@@ -212,7 +211,8 @@ async def _answer(work: Work, topology: Topology, source: Path) -> None:
 def _finish(work: Work, source: Path, kinds: Sequence[EngineKind]) -> list[Test]:
     """Make the export of what the trainer wrote, check it, and return what is to be tested."""
     if work.wanted.form == "lora":
-        return [Test(kind=kind, folder=_sum_of(work, source)) for kind in kinds]
+        whole = _sum_of(work, source)
+        return [Test(kind=kind, folder=whole) for kind in kinds]
     for warning in complete(work.model):
         work.console.warn(warning)
     check_model(work.model)
