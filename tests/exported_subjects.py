@@ -2,7 +2,6 @@
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -85,16 +84,12 @@ def make_run(folder: Path, model: Path, *overrides: str, move: Callable[[str], b
     process_group.destroy_group()
     record = RecordedRun(folder)
     prompt = ChatCodec.from_folder(model).prompt_tokens([{"role": "user", "content": "add 1 and 2"}])
-    group = make_group(0, [1.0, 0.0])
-    group.rollouts = [
-        replace(
-            each,
-            token_ids=[*prompt, 5, 6],
-            loss_mask=[False] * len(prompt) + [True] * 2,
-            rollout_logprobs=[0.0] * len(prompt) + [-1.0] * 2,
-            token_versions=[-1] * len(prompt) + [0] * 2,
-        )
-        for each in group.rollouts
-    ]
+    changes = {
+        "token_ids": [*prompt, 5, 6],
+        "loss_mask": [False] * len(prompt) + [True] * 2,
+        "rollout_logprobs": [0.0] * len(prompt) + [-1.0] * 2,
+        "token_versions": [-1] * len(prompt) + [0] * 2,
+    }
+    group = make_group(0, [0.5], **changes)
     record.evaluate(STEP, [group])
     return folder
