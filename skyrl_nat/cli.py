@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any
 
 from skyrl_nat.controller.stop_signals import EXIT_INTERRUPTED, leave, run_until_stopped
 from skyrl_nat.data.traces.command_line import add_commands as add_trace_commands
+from skyrl_nat.deploy.command_line import add_commands as add_deploy_commands
 from skyrl_nat.errors import ConfigError, DataError, SkyRLNatError, StoppedError
 from skyrl_nat.evaluation.command_line import add_commands as add_evaluation_commands
 from skyrl_nat.export.command_line import add_commands as add_export_commands
 from skyrl_nat.json_lines import with_reasons
+from skyrl_nat.monitoring.command_line import add_commands as add_monitoring_commands
+from skyrl_nat.service.command_line import add_commands as add_service_commands
 
 if TYPE_CHECKING:
     from skyrl_nat.config.run import RunConfig
@@ -94,6 +97,21 @@ def _parser() -> argparse.ArgumentParser:
         "overrides", nargs="*", help="config overrides, e.g. model.path=FOLDER where the model has moved"
     )
     replay.set_defaults(function=_replay, goes_on="the same command")
+    _add_prepare(commands)
+    submit = commands.add_parser("submit", help="train as a job of a Ray cluster: upload this folder's code, no data")
+    submit.add_argument("--address", default="http://127.0.0.1:8265", help="of the cluster's dashboard")
+    submit.add_argument("--no-wait", action="store_true", help="end when the job has begun, not when it is over")
+    submit.add_argument("overrides", nargs="*", help="as for train")
+    submit.set_defaults(function=_submit)
+    add_trace_commands(commands)
+    add_evaluation_commands(commands)
+    add_monitoring_commands(commands)
+    add_deploy_commands(commands)
+    add_service_commands(commands)
+    return parser
+
+
+def _add_prepare(commands: Any) -> None:
     prepare = commands.add_parser("prepare", help="make a data set of tasks with hidden tests; no API needed")
     prepare.add_argument("output_dir", type=Path, help="folder to make; a run that was killed goes on in it")
     prepare.add_argument("--num-samples", type=int, default=1000, help="tasks in all; a tenth is held out")
@@ -113,14 +131,6 @@ def _parser() -> argparse.ArgumentParser:
     prepare.add_argument("--requests", type=Path, help="what users want, one request a line; default: those shipped")
     prepare.add_argument("overrides", nargs="*", help="config overrides, e.g. environment.sandbox.backend=landlock")
     prepare.set_defaults(function=_prepare, goes_on="the same command")
-    submit = commands.add_parser("submit", help="train as a job of a Ray cluster: upload this folder's code, no data")
-    submit.add_argument("--address", default="http://127.0.0.1:8265", help="of the cluster's dashboard")
-    submit.add_argument("--no-wait", action="store_true", help="end when the job has begun, not when it is over")
-    submit.add_argument("overrides", nargs="*", help="as for train")
-    submit.set_defaults(function=_submit)
-    add_trace_commands(commands)
-    add_evaluation_commands(commands)
-    return parser
 
 
 def _add_evaluate(commands: Any) -> None:

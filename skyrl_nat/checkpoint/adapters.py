@@ -65,7 +65,9 @@ def merged_adapter(adapter: Path, base: Path, target: Path) -> Path:
             f"model.path must be the model that the adapter in {adapter} was trained on ({trained_on}), got {base}: "
             f"{str(error).splitlines()[0]}. Add model.path=FOLDER"
         ) from error
-    write_hf_folder(target, base, merged.state_dict(), str(merged.dtype).removeprefix("torch."))
+    # Of tied weights the one is kept that every reader looks for; by themselves they are kept under the first name.
+    weights = {name: tensor for name, tensor in merged.state_dict().items() if name not in merged.all_tied_weights_keys}
+    write_hf_folder(target, base, weights, str(merged.dtype).removeprefix("torch."))
     record = {"merged_adapters": [*known, digest]}
     (target / RECORD).write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     return target

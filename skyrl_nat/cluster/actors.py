@@ -21,6 +21,7 @@ from skyrl_nat.cluster.last_words import num_memory_kills, own_log
 from skyrl_nat.cluster.lines import Answer, Exchange, Request
 from skyrl_nat.cluster.placement import PlacementPlan, Slot, visible_devices
 from skyrl_nat.cluster.session import node_name
+from skyrl_nat.monitoring import spans
 
 COMPUTING = ("policy", "engine")
 """Roles that share the cores; all others get one thread."""
@@ -52,6 +53,10 @@ class _Host:
         with socket.socket() as probe:
             probe.bind((address, 0))
             return address, probe.getsockname()[1]
+
+    def flush_traces(self) -> None:
+        """Send what is left of the spans."""
+        spans.flush_traces()
 
     def identity(self) -> dict[str, Any]:
         """Return process id and node, for messages and tests, where its stacks can be read, and how far it has come."""
@@ -110,6 +115,7 @@ class AsyncHost(_Host):
     """For workers with async methods: many calls at once on one event loop."""
 
     def __init__(self, factory: str, kwargs: dict[str, Any]) -> None:
+        spans.trace_as_told(factory.partition(":")[2])
         super().__init__(factory, kwargs)
         self._exchange = Exchange(lambda method, *args: getattr(self._target, method)(*args))
 
@@ -154,7 +160,7 @@ def spawn(
         is_async: Whether the worker's methods are coroutines.
         max_restarts: Times that Ray makes a dead actor anew; only for workers without state worth keeping.
     """
-    environment = {"OMP_NUM_THREADS": str(plan.num_threads if slot.role in COMPUTING else 1)}
+    environment = {"OMP_NUM_THREADS": str(plan.num_threads if slot.role in COMPUTING else 1), **spans.environment()}
     if plan.is_overlapped:
         # Threads that spin while they wait would take the cores from the process that computes.
         environment |= {"OMP_WAIT_POLICY": "PASSIVE", "KMP_BLOCKTIME": "0"}

@@ -166,6 +166,10 @@ class ActorGroup:
         }
         return await self._gather(method, refs, self._timeout_s)
 
+    async def call_hosts(self, method: str) -> None:
+        """Call a method of every actor's host, also while a call is running."""
+        await self._gather(method, {rank: self._control(rank, method) for rank in self.ranks}, self._timeout_s)
+
     async def call_one(self, rank: int, method: str, *args: Any, timeout_s: float | None = None) -> Any:
         """Call a method on one actor; a call that nobody waits for any more is cancelled there too."""
         ref = self._handles[rank].call.remote(method, *args)

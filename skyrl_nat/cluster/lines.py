@@ -8,14 +8,16 @@ import asyncio
 import inspect
 import itertools
 from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from ray.actor import ActorHandle
 
 from skyrl_nat.errors import SkyRLNatError, WorkerError
+from skyrl_nat.monitoring import spans
 
-Request = tuple[int, str, tuple[Any, ...]]
-"""Number, method and arguments."""
+Request = tuple[int, str, tuple[Any, ...], str | None]
+"""Number, method, arguments, and the span that the caller is in (`spans.carried`)."""
 Answer = tuple[int, bool, Any]
 """Number, whether it succeeded, and the result or what was raised: one of our errors, or the text of another."""
 GATHER_S = 0.002
@@ -54,7 +56,7 @@ class Line:
         number = next(self._numbers)
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._send_soon()
-        self._unsent.append(((number, method, args), answer))
+        self._unsent.append(((number, method, args, spans.carried()), answer))
         try:
             return await answer
         except asyncio.CancelledError:
@@ -136,8 +138,8 @@ class Exchange:
     async def answer(self, requests: Sequence[Request]) -> AsyncIterator[list[Answer]]:
         """Run all at once and yield answers as they come, those of the same moment together."""
         found: asyncio.Queue[Answer] = asyncio.Queue()
-        for number, method, args in requests:
-            self._running[number] = asyncio.ensure_future(self._work(found, number, method, args))
+        for request in requests:
+            self._running[request[0]] = asyncio.ensure_future(self._work(found, request))
         left = len(requests)
         while left:
             answers = [await found.get()]
@@ -153,10 +155,12 @@ class Exchange:
             if number in self._running:
                 self._running[number].cancel()
 
-    async def _work(self, found: "asyncio.Queue[Answer]", number: int, method: str, args: tuple[Any, ...]) -> None:
+    async def _work(self, found: "asyncio.Queue[Answer]", request: Request) -> None:
+        number, method, args, parent = request
         try:
-            result = self._run(method, *args)
-            answer: Answer = (number, True, await result if inspect.isawaitable(result) else result)
+            with nullcontext() if parent is None else spans.span(method, parent=parent):
+                result = self._run(method, *args)
+                answer: Answer = (number, True, await result if inspect.isawaitable(result) else result)
         except asyncio.CancelledError:
             answer = (number, False, WorkerError("nobody waits for this call any more"))
         except BaseException as error:  # noqa: BLE001 - travels to the caller

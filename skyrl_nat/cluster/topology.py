@@ -20,6 +20,7 @@ from skyrl_nat.config.cluster import Device, Strategy
 from skyrl_nat.config.rollout import EngineKind
 from skyrl_nat.config.run import RunConfig
 from skyrl_nat.environments.judge import has_validator
+from skyrl_nat.monitoring import spans
 from skyrl_nat.monitoring.usage import Usage
 from skyrl_nat.weight_sync.base import WorkerCalls
 
@@ -160,6 +161,9 @@ async def start_topology(
 async def _shut_down(topology: Topology) -> None:
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(WORKERS_S):
+            for group in topology.groups if spans.environment() else ():
+                with contextlib.suppress(Exception):
+                    await group.call_hosts("flush_traces")
             for group, method in ((topology.engines, "shutdown"), (topology.policy, "close")):
                 with contextlib.suppress(Exception):
                     await group.call_all(method)

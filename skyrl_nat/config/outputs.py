@@ -1,6 +1,7 @@
 """What a run leaves behind: checkpoints, evaluations, logs."""
 
 from dataclasses import dataclass, field
+from enum import StrEnum
 
 from skyrl_nat.config.checks import require, require_finite, require_not_negative, require_positive
 
@@ -110,21 +111,42 @@ class AlarmsConfig:
         )
 
 
+class Traces(StrEnum):
+    """Where spans of rollouts go."""
+
+    off = "off"
+    """Nowhere: none are made."""
+    file = "file"
+    """`traces/` of the run folder, a file of JSON lines per process."""
+    otlp = "otlp"
+    """A collector over OTLP/HTTP; OpenTelemetry's own environment variables name it."""
+
+
 @dataclass(kw_only=True, slots=True)
 class TrackingConfig:
     """Section `tracking`: all named back ends receive every metric at once."""
 
     backends: list[str] = field(default_factory=lambda: ["jsonl", "console", "tensorboard"])
-    """Any of jsonl, console, tensorboard, wandb. jsonl is always written; another one that fails is switched off."""
+    """Any of jsonl, console, tensorboard, wandb and prometheus. jsonl is always written; another one that fails is
+    switched off."""
     wandb_project: str = "skyrl-nat"
     wandb_entity: str | None = None
     wandb_mode: str = "offline"
     """`online`, `offline` or `disabled`; offline runs are sent later with `wandb sync`, and so is what `online` could
     not send (docs/tracking.md)."""
+    prometheus_port: int = 0
+    """Port on the loopback address where Prometheus finds the metrics; 0 takes a free one. `NAME.prometheus.json`
+    beside the run folder tells it (docs/monitoring.md)."""
+    prometheus_textfile: str | None = None
+    """File for node_exporter's textfile collector, named `.prom`, in place of a port; null for none."""
+    traces: Traces = Traces.off
+    """Where spans of rollouts go (docs/monitoring.md)."""
+    trace_share: float = 1.0
+    """Share of the rollouts that are traced; in (0, 1]."""
 
     def __post_init__(self) -> None:
         require_finite(self, "tracking")
-        known = ("jsonl", "console", "tensorboard", "wandb")
+        known = ("jsonl", "console", "tensorboard", "wandb", "prometheus")
         for name in self.backends:
             require(
                 name in known,
@@ -139,4 +161,25 @@ class TrackingConfig:
             "be online, offline or disabled",
             self.wandb_mode,
             "Use offline without a network.",
+        )
+        require(
+            0 <= self.prometheus_port < 65536,
+            "tracking.prometheus_port",
+            "be in [0, 65535]",
+            self.prometheus_port,
+            "Use 0 for a free one.",
+        )
+        require(
+            (self.prometheus_textfile or "x.prom").endswith(".prom"),
+            "tracking.prometheus_textfile",
+            "end with .prom",
+            self.prometheus_textfile,
+            "node_exporter reads no other file.",
+        )
+        require(
+            0 < self.trace_share <= 1,
+            "tracking.trace_share",
+            "be in (0, 1]",
+            self.trace_share,
+            "Use tracking.traces=off for none.",
         )

@@ -76,6 +76,8 @@ class Devices:
         self._moved = Moved()
         self.phase = "start"
         """What is being done, for messages: rollout, train, push, save or evaluate."""
+        self.pushed_version = 0
+        """Policy version that the engines serve."""
         self.is_in_step = False
         """Whether the policy may be ahead of the run's step, or what belongs to that step is not yet written."""
 
@@ -141,6 +143,7 @@ class Devices:
             engines = self._engines.snapshot()
             try:
                 await self._push_to(engines, version)
+                self.pushed_version = version
                 return
             except (WeightSyncError, WorkerError, EngineError, DeadlineError) as error:
                 self._is_connected = False

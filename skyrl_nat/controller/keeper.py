@@ -68,6 +68,11 @@ class Keeper:
         self.num_engine_restarts = 0
         """In all."""
 
+    @property
+    def missing(self) -> set[tuple[str, int]]:
+        """Workers, by role and rank, that gave no sign of life when they were last asked for one."""
+        return {place for place, num_missed in list(self._missed.items()) if num_missed}
+
     async def keep(self) -> None:
         """Look after everything until cancelled.
 

@@ -7,7 +7,7 @@ import gc
 import json
 import platform
 import subprocess
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -17,16 +17,19 @@ from skyrl_nat.checkpoint.mirror import Mirror, mirror_of
 from skyrl_nat.checkpoint.pretrained import resolve_model
 from skyrl_nat.cluster.topology import start_topology
 from skyrl_nat.config.load import save_config
+from skyrl_nat.config.outputs import Traces
 from skyrl_nat.config.rollout import EngineKind
 from skyrl_nat.config.run import RunConfig
 from skyrl_nat.controller.copying import in_thread
 from skyrl_nat.controller.evaluate import comparable_rewards, is_evaluated, known_rewards, recorded_evaluations
+from skyrl_nat.controller.live import live_state
 from skyrl_nat.controller.run import Run, RunData, open_checkpoints
 from skyrl_nat.controller.watchdog import end_if_stuck
 from skyrl_nat.data.specs import load_tasks, open_tasks
 from skyrl_nat.data.task_source import TaskList, check_disjoint
 from skyrl_nat.engines.model_folder import num_query_heads
 from skyrl_nat.errors import CheckpointError, ConfigError, DataError
+from skyrl_nat.monitoring import spans
 from skyrl_nat.monitoring.console import ConsoleBackend
 from skyrl_nat.monitoring.tracker import Tracker
 from skyrl_nat.rollouts.chat import ChatCodec
@@ -75,7 +78,7 @@ async def open_run(
     config.check_heads(num_query_heads(model_path))
     if is_training:
         prepare_folder(config)
-    with contextlib.ExitStack() as reading, ConsoleBackend() as console:
+    with contextlib.ExitStack() as reading, ConsoleBackend() as console, _traced(config):
         reading.enter_context(held(start))
         plan = config.batch_plan(len(data.train_tasks))
         console.table("Batch plan", ("word", "number"), [(name, f"{number:,}") for name, number in plan.items()])
@@ -103,6 +106,26 @@ async def open_run(
                     finally:
                         end_if_stuck(config)
                         await _close(run)
+
+
+@contextlib.contextmanager
+def _traced(config: RunConfig) -> Iterator[None]:
+    """Make spans of what happens in the block, if the config asks for them."""
+    tracking = config.tracking
+    if tracking.traces is Traces.off:
+        yield
+        return
+    target = "otlp" if tracking.traces is Traces.otlp else str(config.run_dir / "traces")
+    try:
+        spans.trace_to(target, "controller", share=tracking.trace_share)
+    except ImportError as error:
+        raise ConfigError(
+            f"tracking.traces must be off where OpenTelemetry is not installed ({error}). Install skyrl-nat[traces]"
+        ) from error
+    try:
+        yield
+    finally:
+        spans.end_traces()
 
 
 @contextlib.asynccontextmanager
@@ -146,6 +169,7 @@ async def _close(run: Run) -> None:
 async def _begin(run: Run, start: Path | None, *, is_training: bool) -> None:
     """Write down what was started, and go on from a checkpoint if there is one."""
     run.write_topology()
+    run.tracker.watch(lambda: live_state(run))
     if is_training:
         kernel = await run.policy.call_one(0, "attention_kernel")
         _write_json(run.folder / VERSIONS, versions() | {"attention": kernel})

@@ -62,6 +62,8 @@ class Run:
 
     started_from: Path | None = None
     """Checkpoint that this process began with, perhaps another run's."""
+    progress_since: float = math.inf
+    """When the watchdog last saw progress, by `time.monotonic`; infinite before it watches."""
 
     def __init__(
         self,
@@ -164,11 +166,14 @@ class Run:
         self.rewards = {step: reward for step, reward in self.rewards.items() if step <= self.step}
 
     def write_topology(self) -> None:
-        """Write down which process is where, for people and scripts."""
+        """Write down which process is where, for people and scripts; a disk that refuses it is no fault of the run."""
         text = json.dumps(describe(self.topology), indent=1) + "\n"
-        part = self.folder / "topology.json.part"
-        part.write_text(text, encoding="utf-8")
-        part.replace(self.folder / "topology.json")
+        file, part = self.folder / "topology.json", self.folder / "topology.json.part"
+        try:
+            part.write_text(text, encoding="utf-8")
+            part.replace(file)
+        except OSError as error:
+            self.console.warn(f"{file} could not be written and says who was where before: {error}")
 
     async def begin_step(self) -> None:
         """Start the account of a step."""

@@ -1,7 +1,6 @@
 """A clock that only progress moves: when it stands still, the user is told who waits for whom, and it is ended."""
 
 import asyncio
-import contextlib
 import faulthandler
 import time
 from pathlib import Path
@@ -32,21 +31,14 @@ class Watchdog:
         """Watch nothing yet."""
         self._run = run
         self._marks: tuple[object, ...] = ()
-        self._since = time.monotonic()
+        run.progress_since = time.monotonic()
         self._num_stalls = 0
         """In a row."""
 
     @property
     def limit_s(self) -> float:
         """Silence that is allowed now."""
-        run, cluster = self._run, self._run.config.cluster
-        if run.config.recovery.stall_timeout_s:
-            return run.config.recovery.stall_timeout_s
-        if not run.account.slowest_step_s:
-            return cluster.call_timeout_s
-        limit = max(SHORTEST_LIMIT_S, cluster.start_timeout_s, STEPS_OF_SILENCE * run.account.slowest_step_s)
-        # No step says how long a save takes.
-        return max(limit, cluster.call_timeout_s) if run.devices.phase == "save" else limit
+        return silence_limit(self._run)
 
     async def watch(self) -> None:
         """Watch until cancelled.
@@ -73,13 +65,13 @@ class Watchdog:
         num_micro_batches = [sum(group.progress.values()) for group in groups]
         marks = (run.step, run.devices.phase, run.runner.num_finished, num_micro_batches, len(run.saver.waits))
         if marks != self._marks:
-            self._marks, self._since, self._num_stalls = marks, now, 0
+            self._marks, run.progress_since, self._num_stalls = marks, now, 0
         elif any(wait.method == START for group in groups for wait in group.waits):
-            self._since = now
-        elif now - self._since > self.limit_s:
+            run.progress_since = now
+        elif now - run.progress_since > self.limit_s:
             self._num_stalls += 1
-            await self._act(now - self._since)
-            self._since = time.monotonic()
+            await self._act(now - run.progress_since)
+            run.progress_since = time.monotonic()
 
     async def _act(self, silent_s: float) -> None:
         run = self._run
@@ -115,7 +107,7 @@ class Watchdog:
         groups = {group.role: group for group in self._run.topology.groups}
         # Writing the stacks took a while, in which some may have answered and others be started.
         waits = self._waits_for_workers()
-        overdue = [wait for wait in waits if wait.since <= self._since + 1.0] or waits[:1]
+        overdue = [wait for wait in waits if wait.since <= self._run.progress_since + 1.0] or waits[:1]
         for role, rank in dict.fromkeys((wait.role, wait.rank) for wait in overdue):
             await self._run.keeper.replace(groups[role], rank, f"it stood still for {self.limit_s:.0f} s")
 
@@ -123,17 +115,32 @@ class Watchdog:
         """Write the stacks of all actors and the controller's own tasks, and return the file."""
         run = self._run
         folder = run.folder / "stalls"
-        folder.mkdir(exist_ok=True)
         file = folder / f"step_{run.step + 1:06d}_{time.strftime('%H%M%S')}.txt"
         found = await stacks_of(run.topology.groups)
-        with contextlib.suppress(OSError), file.open("w", encoding="utf-8") as out:
-            out.write(f"{diagnosis}\n\n")
-            for name, text in found.items():
-                out.write(f"== {name}: {text}\n")
-            for task in asyncio.all_tasks():
-                out.write(f"== controller, task {task.get_name()}\n")
-                task.print_stack(file=out)
+        try:
+            folder.mkdir(exist_ok=True)
+            with file.open("w", encoding="utf-8") as out:
+                out.write(f"{diagnosis}\n\n")
+                for name, text in found.items():
+                    out.write(f"== {name}: {text}\n")
+                for task in asyncio.all_tasks():
+                    out.write(f"== controller, task {task.get_name()}\n")
+                    task.print_stack(file=out)
+        except OSError as error:
+            run.console.warn(f"{file} could not be written in full: {error}")
         return file
+
+
+def silence_limit(run: Run) -> float:
+    """Return the silence that is allowed now."""
+    cluster = run.config.cluster
+    if run.config.recovery.stall_timeout_s:
+        return run.config.recovery.stall_timeout_s
+    if not run.account.slowest_step_s:
+        return cluster.call_timeout_s
+    limit = max(SHORTEST_LIMIT_S, cluster.start_timeout_s, STEPS_OF_SILENCE * run.account.slowest_step_s)
+    # No step says how long a save takes.
+    return max(limit, cluster.call_timeout_s) if run.devices.phase == "save" else limit
 
 
 def end_if_stuck(config: RunConfig) -> None:

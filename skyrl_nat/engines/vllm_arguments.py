@@ -1,6 +1,8 @@
 """What vLLM is started with: environment variables, read at its import, and engine arguments."""
 
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +30,23 @@ def set_environment(*, is_cpu: bool, num_threads: int) -> None:
         is_cpu: Whether the engine computes on the CPU.
         num_threads: Threads of one worker there.
     """
-    os.environ.update(
-        VLLM_NO_USAGE_STATS="1",
-        DO_NOT_TRACK="1",
-        VLLM_USE_FLASHINFER_SAMPLER="0",
-        VLLM_WORKER_MULTIPROC_METHOD="spawn",
-    )
+    os.environ.update(environment_of(is_cpu=is_cpu, num_threads=num_threads))
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
     if is_cpu:
         os.environ.pop("VLLM_CPU_KVCACHE_SPACE", None)  # would overrule kv_cache_memory_bytes
-        os.environ["VLLM_CPU_OMP_THREADS_BIND"] = "nobind"
-        os.environ["OMP_NUM_THREADS"] = str(max(1, num_threads))
+
+
+def environment_of(*, is_cpu: bool, num_threads: int) -> dict[str, str]:
+    """Return the environment variables that vLLM runs with; see `set_environment`."""
+    variables = {
+        "VLLM_NO_USAGE_STATS": "1",
+        "DO_NOT_TRACK": "1",
+        "VLLM_USE_FLASHINFER_SAMPLER": "0",
+        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+    }
+    if is_cpu:
+        variables |= {"VLLM_CPU_OMP_THREADS_BIND": "nobind", "OMP_NUM_THREADS": str(max(1, num_threads))}
+    return variables
 
 
 def engine_arguments(
@@ -84,6 +92,29 @@ def engine_arguments(
         arguments["gpu_memory_utilization"] = config.gpu_memory_fraction
         arguments["enable_sleep_mode"] = config.sleep
     return {**arguments, **config.extra}
+
+
+_TRAINING_ONLY = ("skip_tokenizer_init", "weight_transfer_config", "enable_sleep_mode", "model", "disable_log_stats")
+"""Arguments that a server of fixed weights has no use for."""
+
+
+def serve_flags(arguments: Mapping[str, Any]) -> list[str]:
+    """Return the engine arguments of training as flags of `vllm serve`, prefix caching on.
+
+    So numbers are computed in serving as in training.
+    """
+    kept = {name: value for name, value in arguments.items() if name not in _TRAINING_ONLY}
+    if kept.get("worker_extension_cls") == _WORKER_EXTENSION:
+        del kept["worker_extension_cls"]  # takes weights, which do not change here
+    kept["enable_prefix_caching"] = True
+    flags: list[str] = []
+    for name, value in kept.items():
+        flag = f"--{name.replace('_', '-')}"
+        if isinstance(value, bool):
+            flags.append(flag if value else f"--no-{flag[2:]}")
+        else:
+            flags += [flag, json.dumps(value) if isinstance(value, dict | list) else str(value)]
+    return flags
 
 
 def adapter_arguments(lora: LoraConfig) -> dict[str, Any]:

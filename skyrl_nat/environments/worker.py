@@ -7,6 +7,7 @@ from skyrl_gym.envs.base_text_env import BaseTextEnv
 
 from skyrl_nat.config.environment import EnvironmentConfig
 from skyrl_nat.environments.base import EnvironmentReply
+from skyrl_nat.environments.family import Family
 from skyrl_nat.environments.registry import open_family
 from skyrl_nat.errors import WorkerError
 from skyrl_nat.rewards.deadline import call_in_thread
@@ -21,7 +22,7 @@ class EnvironmentWorker:
 
     def __init__(
         self,
-        family: str,
+        family: str | Family,
         config: EnvironmentConfig,
         *,
         max_turns: int = 8,
@@ -31,13 +32,13 @@ class EnvironmentWorker:
         """Open the family.
 
         Args:
-            family: Name in `environments.registry`.
+            family: Name in `environments.registry`, or a family that is open; it is closed with this worker.
             config: Section `environment`.
             max_turns: Turns of an episode at most.
             call_timeout_s: Deadline of one call of an environment.
             num_threads: Calls at once.
         """
-        self._family = open_family(family, config)
+        self._family = family if isinstance(family, Family) else open_family(family, config)
         self._max_turns = max_turns
         self._call_timeout_s = call_timeout_s
         self._slots = asyncio.Semaphore(num_threads)
@@ -98,6 +99,10 @@ class EnvironmentWorker:
         artifact = getattr(environment, "artifact", dict)()
         await self._call(rollout_id, environment.close)
         return dict(artifact)
+
+    def abandon(self, rollout_id: str) -> None:
+        """Forget an environment that nobody waits for any more; a call that is under way in it runs to its end."""
+        self._environments.pop(rollout_id, None)
 
     async def ping(self) -> bool:
         """Return True: the worker's loop answers."""

@@ -58,7 +58,10 @@ def choose_kinds(asked: Sequence[str], form: str) -> list[EngineKind]:
     chosen = list(asked) or [kind for kind in playing if is_installed(kind)]
     missing = [kind for kind in chosen if not is_installed(kind)]
     if missing:
-        raise ConfigError(f"--engines must be installed, {', '.join(missing)} is not. pip install 'skyrl-nat[...]'")
+        extras = ",".join(missing)
+        raise ConfigError(
+            f"--engines must be installed, {', '.join(missing)} is not. pip install 'skyrl-nat[{extras}]'"
+        )
     if form in ("gguf", "ollama") and "gguf" not in chosen:
         raise ConfigError("An export to GGUF must be tested with engine gguf. pip install 'skyrl-nat[gguf]'")
     return [EngineKind(kind) for kind in chosen]

@@ -4,7 +4,7 @@ import contextlib
 import json
 import shutil
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from transformers import AutoTokenizer
@@ -25,7 +25,7 @@ from skyrl_nat.export.hf import check_model, complete
 from skyrl_nat.export.llama_tools import require_library
 from skyrl_nat.export.lora import check_adapter
 from skyrl_nat.export.model_card import Exported, evaluation_of, write_card
-from skyrl_nat.export.ollama import OllamaModel, host_and_prove, require_free
+from skyrl_nat.export.ollama import OllamaModel, host_and_prove, require_free, warnings_of, write_ollama
 from skyrl_nat.export.prompts import Prompts, find_prompts
 from skyrl_nat.export.reference import Answer, greedy_answers
 from skyrl_nat.monitoring.console import ConsoleBackend
@@ -105,6 +105,9 @@ async def export(subject: Subject, wanted: Wanted, console: ConsoleBackend) -> P
         ExportError: The model is incomplete, or does not answer as the trainer does; nothing is left then.
     """
     _require_possible(subject, wanted)
+    # Log-probs as they are: those of training may be at another temperature.
+    config = subject.config
+    subject = replace(subject, config=replace(config, rollout=replace(config.rollout, temperature=1.0)))
     kinds = choose_kinds(wanted.engines, wanted.form)
     source = resolve_model(subject.config.model.path)
     if wanted.ollama_url:
@@ -167,8 +170,6 @@ def _places(target: Path) -> Iterator[tuple[Path, Path]]:
 async def _ask_trainer(work: Work, source: Path) -> None:
     """Start the policy, let it write its weights and answer the prompts."""
     subject, config, console = work.subject, work.subject.config, work.console
-    # Log-probs as they are: those of training may be at another temperature.
-    config.rollout.temperature = 1.0
     start = find_checkpoint(config, CheckpointManager(subject.scratch)) if subject.is_run else None
     if subject.is_run and start is None:
         raise ConfigError(
@@ -217,10 +218,15 @@ def _finish(work: Work, source: Path, kinds: Sequence[EngineKind]) -> list[Test]
         work.console.warn(warning)
     check_model(work.model)
     tests = [Test(kind=kind, folder=work.model) for kind in kinds if kind is not EngineKind.gguf]
+    files: dict[str, Path] = {}
     if work.wanted.form in ("gguf", "ollama"):
         work.console.status("llama.cpp converts and quantises")
         files = write_gguf(work.model, work.part, work.subject.name, work.wanted.quantisations, work.scratch)
         tests += [Test(kind=EngineKind.gguf, folder=work.model, gguf=file, form=form) for form, file in files.items()]
+    if work.wanted.form == "ollama":
+        for warning in warnings_of(work.model):
+            work.console.warn(warning)
+        work.hosted = write_ollama(work.part, work.model, files, work.subject.config, work.wanted.system)
     return tests
 
 

@@ -9,12 +9,13 @@ import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from skyrl_nat.config.outputs import TrackingConfig
 from skyrl_nat.errors import TrackingError
 from skyrl_nat.json_lines import append_lines, encode_line, mend_lines, open_lines, replace_lines
 from skyrl_nat.monitoring.console import ConsoleBackend
+from skyrl_nat.monitoring.live import LiveState
 from skyrl_nat.monitoring.wandb_backend import WandbBackend
 
 T = TypeVar("T")
@@ -35,6 +36,15 @@ class Backend(Protocol):
 
     def close(self) -> None:
         """Flush."""
+        ...
+
+
+@runtime_checkable
+class Watches(Protocol):
+    """A back end that shows a run between two steps too."""
+
+    def watch(self, live: Callable[[], LiveState]) -> None:
+        """Take what tells the run's state."""
         ...
 
 
@@ -135,6 +145,8 @@ class Tracker:
             self._open("tensorboard", lambda: TensorboardBackend(folder))
         if "wandb" in config.backends:
             self._open("wandb", lambda: WandbBackend(folder, config, run_config, self._warn))
+        if "prometheus" in config.backends:
+            self._open("prometheus", lambda: _prometheus(folder, config))
 
     def rewind(self, step: int) -> None:
         """Say that a run goes on after `step`.
@@ -158,6 +170,10 @@ class Tracker:
         numbers = {name: _plain_number(name, value) for name, value in metrics.items()}
         _recorded(lambda: self._jsonl.log(step, numbers))
         self._each(lambda backend: backend.log(step, numbers))
+
+    def watch(self, live: Callable[[], LiveState]) -> None:
+        """Give back ends that show a run between two steps what tells its state, in whatever thread they ask."""
+        self._each(lambda backend: backend.watch(live) if isinstance(backend, Watches) else None)
 
     def run_ids(self) -> dict[str, str]:
         """Return under which id each service that gives one knows this start of the run."""
@@ -194,6 +210,12 @@ class Tracker:
             self._console.warn(text)
         except (OSError, ValueError):  # a terminal that is gone
             logger.warning(text)
+
+
+def _prometheus(folder: Path, config: TrackingConfig) -> Backend:
+    from skyrl_nat.monitoring.prometheus import PrometheusBackend
+
+    return PrometheusBackend(folder, config)
 
 
 def _recorded(write: Callable[[], T]) -> T:

@@ -8,6 +8,7 @@ from typing import Any, Protocol
 from skyrl_nat.config.rollout import History
 from skyrl_nat.environments.base import EnvironmentReply
 from skyrl_nat.errors import DeadlineError, EngineError, WorkerError
+from skyrl_nat.monitoring import spans
 from skyrl_nat.rollouts.deadline import fault_of_deadline
 from skyrl_nat.rollouts.draft import Draft
 from skyrl_nat.rollouts.policy_access import Attempt, PolicyAccess
@@ -50,7 +51,8 @@ class EnvironmentPlayer:
         draft = Draft(prompt=[], token_ids=[])
         artifact: dict[str, Any] = {}
         try:
-            prompt = await self._environments.create(name, task.visible())
+            with spans.span("environment", call="create"):
+                prompt = await self._environments.create(name, task.visible())
             draft = Draft(prompt=prompt, token_ids=self._codec.prompt_tokens(prompt))
             limit = asyncio.timeout(self._config.rollout_timeout_s)
             try:
@@ -75,32 +77,39 @@ class EnvironmentPlayer:
 
     async def _play_turns(self, draft: Draft, attempt: Attempt) -> None:
         for number in range(self._config.max_turns):
-            context = draft.context
-            if self._policy.room(context) < 1:
+            if self._policy.room(draft.context) < 1:
                 self._end_without_room(draft, number)
                 return
+            completion, reply = await self._play_turn(draft, attempt, number)
+            if self._is_over(draft, completion, reply):
+                return
+            self._continue(draft, completion, reply.observations)
+        draft.outcome, draft.reason = Outcome.TRUNCATED, "turn limit"
+
+    async def _play_turn(self, draft: Draft, attempt: Attempt, number: int) -> tuple[Completion, EnvironmentReply]:
+        """Ask the policy, give its answer to the environment, and record both."""
+        context = draft.context
+        with spans.span("turn", turn=number):
             started = time.monotonic()
             completion = await self._policy.ask(attempt, number, context)
             generated = time.monotonic()
             draft.append_completion(completion)
             text = self._codec.decode(completion.token_ids)
-            reply = await self._environments.step(attempt.name, text)
-            draft.turns.append(
-                Turn(
-                    completion_text=text,
-                    observations=reply.observations,
-                    num_prompt_tokens=len(context),
-                    num_completion_tokens=len(completion.token_ids),
-                    finish_reason=completion.finish_reason,
-                    generate_s=generated - started,
-                    environment_s=time.monotonic() - generated,
-                    reward=reply.reward,
-                )
+            with spans.span("environment", call="step"):
+                reply = await self._environments.step(attempt.name, text)
+        draft.turns.append(
+            Turn(
+                completion_text=text,
+                observations=reply.observations,
+                num_prompt_tokens=len(context),
+                num_completion_tokens=len(completion.token_ids),
+                finish_reason=completion.finish_reason,
+                generate_s=generated - started,
+                environment_s=time.monotonic() - generated,
+                reward=reply.reward,
             )
-            if self._is_over(draft, completion, reply):
-                return
-            self._continue(draft, completion, reply.observations)
-        draft.outcome, draft.reason = Outcome.TRUNCATED, "turn limit"
+        )
+        return completion, reply
 
     def _continue(self, draft: Draft, completion: Completion, observations: list[Message]) -> None:
         """Make the prompt of the next turn."""

@@ -42,7 +42,7 @@ class Gateway:
         Raises:
             WorkerError: The address cannot be had.
         """
-        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_in_openai_shape])
+        app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[in_openai_shape])
         for prefix in ("/v1", "/rollouts/{name}/v1"):
             app.router.add_post(f"{prefix}/chat/completions", self._complete)
             app.router.add_get(f"{prefix}/models", self._list_models)
@@ -114,7 +114,7 @@ class Gateway:
 
 
 @web.middleware
-async def _in_openai_shape(request: web.Request, handler: _Handler) -> web.StreamResponse:
+async def in_openai_shape(request: web.Request, handler: _Handler) -> web.StreamResponse:
     """Turn whatever goes wrong into OpenAI's error object."""
     try:
         return await handler(request)

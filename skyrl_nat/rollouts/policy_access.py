@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from skyrl_nat.config.rollout import RolloutConfig
 from skyrl_nat.errors import EngineError
+from skyrl_nat.monitoring import spans
 from skyrl_nat.rollouts.chat import ChatCodec
 from skyrl_nat.types import Completion, FinishReason, GenerationRequest, SamplingParams
 
@@ -29,6 +30,8 @@ class Attempt:
     """0 for greedy."""
     on_answer: Callable[[], None] = lambda: None
     """Called when the policy has answered a turn."""
+    trace: str | None = None
+    """Span of the rollout (`spans.carried`), for requests that come from outside."""
 
     @property
     def name(self) -> str:
@@ -86,8 +89,10 @@ class PolicyAccess:
                 stop=tuple(dict.fromkeys([*self.config.stop, *stop])),
             ),
         )
-        completion = await self.generate(request)
-        _check_completion(request, completion, self.vocab_size)
+        with spans.span("generate", parent=attempt.trace, turn=turn, prompt_tokens=len(context)) as span:
+            completion = await self.generate(request)
+            _check_completion(request, completion, self.vocab_size)
+            span["completion_tokens"] = len(completion.token_ids)
         attempt.on_answer()
         return completion
 

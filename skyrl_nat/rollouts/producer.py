@@ -167,6 +167,16 @@ class GroupProducer:
         self.quarantine.fail(self._stream.task_at(index).task_id, "given up after a stall", self._version + 1)
         return None
 
+    @property
+    def num_ready(self) -> int:
+        """Groups that are over and wait to be taken."""
+        return sum(running.done() for _, running in list(self._running))
+
+    @property
+    def num_playing(self) -> int:
+        """Groups that are not over."""
+        return sum(not running.done() for _, running in list(self._running))
+
     def drop_oldest(self) -> None:
         """Give the oldest unfinished group up; another is played in its place, and it counts as dropped."""
         if self._running:

@@ -66,10 +66,14 @@ class Quarantine:
         self._lost.pop(task_id, None)
 
     def write(self) -> None:
-        """Bring the file up to date."""
-        if self._file is not None and (len(self) or self._file.exists()):
-            listed = [{"task_id": name, **asdict(lost)} for name, lost in self._lost.items() if name in self]
+        """Bring the file up to date, if the disk lets it; checkpoints hold the list as well."""
+        if self._file is None or not (len(self) or self._file.exists()):
+            return
+        listed = [{"task_id": name, **asdict(lost)} for name, lost in self._lost.items() if name in self]
+        try:
             replace_lines(self._file, [encode_line(line).rstrip(b"\n") for line in listed])
+        except OSError as error:
+            self._warn(f"{self._file} could not be written and lists what was played no more before: {error}")
 
     def state(self) -> dict[str, dict[str, Any]]:
         """Return all that `restore` needs, as JSON data."""

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from skyrl_nat.config.rollout import RolloutConfig
 from skyrl_nat.errors import DeadlineError, WorkerError
+from skyrl_nat.monitoring import spans
 from skyrl_nat.rollouts.policy_access import Attempt
 from skyrl_nat.types import Outcome, RewardResult, Rollout, RolloutGroup, Task
 
@@ -39,6 +40,10 @@ class GroupRunner:
         self._slots = asyncio.Semaphore(config.max_concurrent_rollouts)
         self.num_finished = 0
         """Turns that the policy answered, and rollouts played or scored to their end, for whoever watches progress."""
+        self.num_playing = 0
+        """Rollouts that are played now."""
+        self.num_scoring = 0
+        """Rollouts that wait for their verdict."""
 
     async def play_group(
         self, task: Task, index: int, *, num_rollouts: int, temperature: float, label: str = "train"
@@ -59,9 +64,12 @@ class GroupRunner:
 
         async def play_and_score(name: str) -> Rollout:
             nonlocal last_played_s
-            rollout = await self._play_with_retries(task, name, temperature)
-            last_played_s = time.monotonic()
-            return await self._score_with_retries(task, rollout)
+            with spans.span("rollout", rollout=name, task=task.task_id, kind=label) as span:
+                rollout = await self._play_with_retries(task, name, temperature)
+                last_played_s = time.monotonic()
+                scored = await self._score_with_retries(task, rollout)
+                span |= _described(scored)
+            return scored
 
         async with asyncio.TaskGroup() as tasks:
             names = [f"{label}-{index}-{number}" for number in range(num_rollouts)]
@@ -71,35 +79,66 @@ class GroupRunner:
 
     async def _play_with_retries(self, task: Task, rollout_id: str, temperature: float) -> Rollout:
         async with self._slots:
-            for number in range(self._config.max_retries + 1):
-                attempt = Attempt(
-                    rollout_id=rollout_id, number=number, temperature=temperature, on_answer=self._count_finished
-                )
-                rollout = await self._player.play(task, attempt)
-                if rollout.outcome is not Outcome.INFRASTRUCTURE_FAILURE:
-                    break
+            self.num_playing += 1
+            try:
+                rollout, number = await self._play_until_played(task, rollout_id, temperature)
+            finally:
+                self.num_playing -= 1
         rollout.metrics["retries"] = number
         self._count_finished()
         return rollout
+
+    async def _play_until_played(self, task: Task, rollout_id: str, temperature: float) -> tuple[Rollout, int]:
+        """Return the rollout of the first attempt that nothing broke, or of the last, and its number."""
+        number = 0
+        while True:
+            attempt = Attempt(
+                rollout_id=rollout_id,
+                number=number,
+                temperature=temperature,
+                on_answer=self._count_finished,
+                trace=spans.carried(),
+            )
+            rollout = await self._player.play(task, attempt)
+            if rollout.outcome is not Outcome.INFRASTRUCTURE_FAILURE or number == self._config.max_retries:
+                return rollout, number
+            number += 1
 
     async def _score_with_retries(self, task: Task, rollout: Rollout) -> Rollout:
         if not rollout.outcome.is_trainable:
             return rollout
         if self._score is None:
             return _with_environment_reward(rollout)
-        scored = rollout
-        for _ in range(self._config.max_retries + 1):
+        self.num_scoring += 1
+        try:
+            for _ in range(self._config.max_retries + 1):
+                scored = await self._score_once(self._score, task, rollout)
+                self._count_finished()
+                if scored.outcome is not Outcome.VALIDATOR_FAILURE:
+                    break
+        finally:
+            self.num_scoring -= 1
+        return scored
+
+    async def _score_once(self, score: ScoreFn, task: Task, rollout: Rollout) -> Rollout:
+        with spans.span("score") as span:
             try:
-                scored = await self._score(task, rollout)
+                scored = await score(task, rollout)
             except (WorkerError, DeadlineError) as error:
                 scored = replace(rollout, outcome=Outcome.VALIDATOR_FAILURE, reason=str(error))
-            self._count_finished()
-            if scored.outcome is not Outcome.VALIDATOR_FAILURE:
-                break
+            span["is_verdict"] = scored.outcome is not Outcome.VALIDATOR_FAILURE
         return scored
 
     def _count_finished(self) -> None:
         self.num_finished += 1
+
+
+def _described(rollout: Rollout) -> spans.Attributes:
+    """Return what is known of a rollout that is over."""
+    known: spans.Attributes = {"outcome": str(rollout.outcome), "turns": len(rollout.turns)}
+    if rollout.reward is not None:
+        known |= {"reward": rollout.reward.total, "is_success": rollout.reward.is_success}
+    return known
 
 
 def _with_environment_reward(rollout: Rollout) -> Rollout:

@@ -7,7 +7,7 @@ import random
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,7 @@ class Planned:
 
 
 @dataclass(frozen=True, slots=True)
-class _Try:
+class Try:
     """What became of one spec."""
 
     task: Task | None
@@ -178,36 +178,67 @@ class _SplitWork:
     seed: int
     mix: Mapping[int, float]
 
-    async def attempt(self, number: int, seen: frozenset[str]) -> _Try:
+    async def attempt(self, number: int, seen: frozenset[str]) -> Try:
         """Ask for one spec and its code, and make a task of them; no code for what has been seen."""
         variation, place = divmod(number, len(self.requests))
         levels = sorted(self.mix)
         rng = random.Random(f"{self.seed}/{self.split}/{number}")
         [difficulty] = rng.choices(levels, [self.mix[level] for level in levels])
-        asked = spec_prompt(self.requests[place], variation, difficulty)
-        answer = await self.planner.ask(asked, SPEC_SCHEMA, seed=self.seed)
-        if not isinstance(answer, Answered):
-            return _Try(None, str(answer.kind), answer.reason)
-        draft = {**answer.value, "difficulty": difficulty}
+        draft = await ask_draft(self.planner, self.requests[place], variation, difficulty, seed=self.seed)
+        if isinstance(draft, Try):
+            return draft
         if _mark(draft) in seen:
-            return _Try(None, "duplicate", draft["name"])
-        prompt = code_prompt(draft)
-        seeds = range(self.seed, self.seed + NUM_REFERENCES)
-        codes = await asyncio.gather(*(self.planner.ask(prompt, CODE_SCHEMA, seed=seed) for seed in seeds))
-        bodies: list[dict[str, str]] = []
-        for code in codes:
-            if not isinstance(code, Answered):
-                return _Try(None, str(code.kind), code.reason)
-            bodies.append({item["name"]: item["body"] for item in code.value["functions"]})
+            return Try(None, "duplicate", draft["name"])
         task_id = f"{FAMILY}/{self.split}/{number:05d}-{draft['name']}"
+        return await make_planned(self.planner, self.maker, self.pool, draft, task_id, seed=self.seed)
 
-        def build(oracle: ReferenceOracle) -> Task:
-            return build_task(checked_source(draft, bodies, oracle), task_id, oracle)
 
-        loop = asyncio.get_running_loop()
-        key = f"{task_id}/{json.dumps([draft, bodies], sort_keys=True)}"
-        made = await loop.run_in_executor(self.pool, self.maker.make, key, build)
-        return _Try(made.task, "" if made.task else "unsound", made.reason)
+async def ask_draft(
+    planner: Planner, request: str, variation: int, difficulty: int, *, seed: int
+) -> dict[str, Any] | Try:
+    """Return what a planner makes of a user's request: a draft (`drafts.SPEC_SCHEMA`), or why there is none.
+
+    Args:
+        planner: Asks the service.
+        request: What the user wants.
+        variation: Number of the draft among those of this request.
+        difficulty: 1 to 5.
+        seed: Of the sampling.
+    """
+    answer = await planner.ask(spec_prompt(request, variation, difficulty), SPEC_SCHEMA, seed=seed)
+    if not isinstance(answer, Answered):
+        return Try(None, str(answer.kind), answer.reason)
+    return {**answer.value, "difficulty": difficulty}
+
+
+async def make_planned(
+    planner: Planner, maker: Maker, pool: Executor, draft: dict[str, Any], task_id: str, *, seed: int
+) -> Try:
+    """Return the proved task of a draft, whose code the planner writes several times over.
+
+    Args:
+        planner: Asks the service.
+        maker: Builds and proves.
+        pool: Where that is done.
+        draft: Of `drafts.SPEC_SCHEMA`.
+        task_id: Of the task.
+        seed: Of the sampling.
+    """
+    prompt = code_prompt(draft)
+    seeds = range(seed, seed + NUM_REFERENCES)
+    codes = await asyncio.gather(*(planner.ask(prompt, CODE_SCHEMA, seed=each) for each in seeds))
+    bodies: list[dict[str, str]] = []
+    for code in codes:
+        if not isinstance(code, Answered):
+            return Try(None, str(code.kind), code.reason)
+        bodies.append({item["name"]: item["body"] for item in code.value["functions"]})
+
+    def build(oracle: ReferenceOracle) -> Task:
+        return build_task(checked_source(draft, bodies, oracle), task_id, oracle)
+
+    key = f"{task_id}/{json.dumps([draft, bodies], sort_keys=True)}"
+    made = await asyncio.get_running_loop().run_in_executor(pool, maker.make, key, build)
+    return Try(made.task, "" if made.task else "unsound", made.reason)
 
 
 def summary(planned: Planned, planner: Planner) -> dict[str, Any]:

@@ -47,8 +47,8 @@ def serve_labels(
         DataError: There are no traces, two have one id, or the file cannot be read.
         ConfigError: The address cannot be had.
     """
-    app = make_app(traces, LabelFile(labels_file), by=by or getpass.getuser(), is_local=_is_local(host))
-    if not _is_local(host):
+    app = make_app(traces, LabelFile(labels_file), by=by or getpass.getuser(), is_local=names_this_machine(host))
+    if not names_this_machine(host):
         _logger.warning("%s is no address of this machine alone: whoever reaches it can read and label traces", host)
     try:
         web.run_app(app, host=host, port=port, access_log=None)
@@ -130,7 +130,7 @@ def _guard(is_local: bool) -> Any:
     async def guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
         """Refuse what another page of the same browser may have sent."""
         named = urlsplit(f"//{request.host}").hostname or ""
-        if is_local and not _is_local(named):
+        if is_local and not names_this_machine(named):
             return _refuse(403, f"The page is for this machine alone, got the host {named!r}")
         origin = request.headers.get("Origin")
         is_foreign = origin is not None and urlsplit(origin).netloc != request.host
@@ -141,7 +141,8 @@ def _guard(is_local: bool) -> Any:
     return guard
 
 
-def _is_local(host: str) -> bool:
+def names_this_machine(host: str) -> bool:
+    """Return whether a host is an address of this machine that no other one reaches."""
     if host == "localhost":
         return True
     try:

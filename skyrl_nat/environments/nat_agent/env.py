@@ -66,7 +66,7 @@ class NATAgentCreationEnv(BaseTextEnv):
         self._bench: Bench | None = extras.get("workbench")
         self._validator: Validator | None = extras.get("validator")
         self._form = Form(extras.get("form", config.get("form", Form.one_shot)))
-        self._max_observation_chars = int(config.get("max_observation_chars", 2000))
+        self.max_observation_chars = int(config.get("max_observation_chars", 2000))
         self.max_turns = int(extras.get("max_turns", 8))
         self._files: dict[str, str] = {}
         self._result: RewardResult | None = None
@@ -130,9 +130,9 @@ class NATAgentCreationEnv(BaseTextEnv):
 
     def _observation(self, text: str) -> str:
         if self.turns < self.max_turns - 1:
-            return cut_middle(text, self._max_observation_chars)
+            return cut_middle(text, self.max_observation_chars)
         note = "\n" + (LAST_TURN_NOTE if self._form is Form.one_shot else MULTI_TURN_LAST_NOTE)
-        return cut_middle(text, self._max_observation_chars - len(note)) + note
+        return cut_middle(text, self.max_observation_chars - len(note)) + note
 
     def _answer(self, action: Action) -> str:
         """Return what the policy is told of an action; whatever it wrote itself in it is made harmless."""

@@ -31,7 +31,7 @@ def render_solution(
     }
     if spec.integration.is_installable:
         files[f"{spec.package}/__init__.py"] = ""
-        files["pyproject.toml"] = _pyproject(spec)
+        files["pyproject.toml"] = render_pyproject(spec)
     if spec.integration.mcp:
         files["scripts/setup_mcp.sh"] = (
             "#!/usr/bin/env bash\nset -euo pipefail\n"
@@ -107,7 +107,8 @@ def _entry(tool: ToolSpec) -> dict[str, Any]:
     return {"_type": tool.name, **{option.name: option.value for option in tool.config}}
 
 
-def _pyproject(spec: AgentSpec) -> str:
+def render_pyproject(spec: AgentSpec) -> str:
+    """Return what makes a package installable, and known to NAT once it is installed."""
     return (
         f'[build-system]\nrequires = ["setuptools>=64"]\nbuild-backend = "setuptools.build_meta"\n\n[project]\n'
         f'name = "{spec.package}"\nversion = "0.1.0"\nrequires-python = ">=3.11"\n'

@@ -10,11 +10,8 @@ model is whatever answers a list of messages with text.
 import os
 import threading
 import time
-import zlib
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from typing import Protocol
 
 from skyrl_nat.environments.task_dag.env import MAX_PLAN_NODES, TaskDagEnv
@@ -22,11 +19,10 @@ from skyrl_nat.environments.task_dag.graph import Node
 from skyrl_nat.environments.task_dag.payload import Request, parse_nodes
 from skyrl_nat.environments.task_dag.plan import check_plan
 from skyrl_nat.errors import ConfigError, DataError
+from skyrl_nat.feature_flag import FlagCounts, FlagOutcome, is_drawn, read_flag
 from skyrl_nat.types import Message
 
 FLAG = "TASK_DAG_USE_TRAINED_POLICY"
-_ON, _OFF = ("1", "true", "yes", "on"), ("", "0", "false", "no", "off")
-_HUNDREDTHS = 10_000
 
 PlanRequest = Callable[[Request], Sequence[Node]]
 """Makes a plan; raises where it cannot."""
@@ -40,35 +36,18 @@ class AskModel(Protocol):
         ...
 
 
-class PlanOutcome(StrEnum):
-    """How a plan came about, or that none did."""
-
-    trained = "trained"
-    baseline_flag_off = "baseline_flag_off"
-    baseline_not_drawn = "baseline_not_drawn"
-    """The request is not among the percentage."""
-    fallback_error = "fallback_error"
-    fallback_timeout = "fallback_timeout"
-    fallback_busy = "fallback_busy"
-    """As many requests as may be are with the trained policy already, or hang there."""
-    fallback_invalid = "fallback_invalid"
-    """The trained policy's plan had a fault, or its answers had."""
-    failed = "failed"
-    """The baseline failed, too; its error was raised."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
     """A plan without faults, and where it came from."""
 
     nodes: tuple[Node, ...]
-    outcome: PlanOutcome
+    outcome: FlagOutcome
     reason: str = ""
     """Why the trained policy's plan was not taken; empty where it was, or was not asked for."""
     seconds: float = 0.0
 
 
-Try = tuple[PlanOutcome, tuple[Node, ...] | None, str]
+Try = tuple[FlagOutcome, tuple[Node, ...] | None, str]
 """What came of asking the trained policy: the outcome, its plan or None for the baseline's, and the reason."""
 
 
@@ -142,12 +121,11 @@ class TaskPlanner:
                 f"and {max_concurrent}. Use 100, 30 and 16"
             )
         if is_enabled is None:
-            read_flag(os.environ)
+            read_flag(os.environ, FLAG)
         self._slots = threading.BoundedSemaphore(max_concurrent)
         self._baseline, self._trained = baseline, trained
         self._is_enabled, self._percent, self._timeout_s = is_enabled, percent, timeout_s
-        self._lock = threading.Lock()
-        self._counts: Counter[PlanOutcome] = Counter()
+        self._counts = FlagCounts()
 
     def plan(self, request: Request, *, request_id: str) -> Planned:
         """Return a plan.
@@ -167,38 +145,33 @@ class TaskPlanner:
                 if fault := _fault_of(nodes):
                     raise DataError(f"the baseline must make plans without faults, got: {fault}. Mend it")
         except Exception:
-            self._count(PlanOutcome.failed)
+            self._counts.add(FlagOutcome.failed)
             raise
-        self._count(outcome)
+        self._counts.add(outcome)
         return Planned(nodes=nodes, outcome=outcome, reason=reason, seconds=time.monotonic() - started)
 
     def counts(self) -> dict[str, int]:
         """Return how often each outcome came about since the start, those that never did included."""
-        with self._lock:
-            return {outcome.value: self._counts[outcome] for outcome in PlanOutcome}
-
-    def _count(self, outcome: PlanOutcome) -> None:
-        with self._lock:
-            self._counts[outcome] += 1
+        return self._counts.to_dict()
 
     def _try_trained(self, request: Request, request_id: str) -> Try:
         """Ask the trained policy where it is to be asked."""
         is_on, reason = bool(self._is_enabled), ""
         if self._is_enabled is None:
             try:
-                is_on = read_flag(os.environ)
+                is_on = read_flag(os.environ, FLAG)
             except ConfigError as error:  # changed while we run: no request may be lost for it
                 reason = str(error)
         if self._trained is None or not is_on:
-            return PlanOutcome.baseline_flag_off, None, reason
+            return FlagOutcome.baseline_flag_off, None, reason
         if not is_drawn(request_id, self._percent):
-            return PlanOutcome.baseline_not_drawn, None, ""
+            return FlagOutcome.baseline_not_drawn, None, ""
         return self._ask_trained(self._trained, request)
 
     def _ask_trained(self, trained: PlanRequest, request: Request) -> Try:
         """Ask within the deadline; whatever goes wrong becomes an outcome."""
         if not self._slots.acquire(blocking=False):
-            return PlanOutcome.fallback_busy, None, "too many requests are with the trained policy"
+            return FlagOutcome.fallback_busy, None, "too many requests are with the trained policy"
         plans: list[tuple[Node, ...]] = []
         errors: list[BaseException] = []
 
@@ -214,36 +187,17 @@ class TaskPlanner:
         thread.start()
         thread.join(self._timeout_s)
         if errors:
-            kind = PlanOutcome.fallback_invalid if isinstance(errors[0], DataError) else PlanOutcome.fallback_error
+            kind = FlagOutcome.fallback_invalid if isinstance(errors[0], DataError) else FlagOutcome.fallback_error
             return kind, None, f"{type(errors[0]).__name__}: {errors[0]}"
         if not plans:
-            return PlanOutcome.fallback_timeout, None, f"no plan within {self._timeout_s:g} s"
+            return FlagOutcome.fallback_timeout, None, f"no plan within {self._timeout_s:g} s"
         try:
             fault = _fault_of(plans[0])
         except (AttributeError, TypeError, ValueError) as error:
             fault = f"{type(error).__name__}: {error}"
         if fault:
-            return PlanOutcome.fallback_invalid, None, fault
-        return PlanOutcome.trained, plans[0], ""
-
-
-def read_flag(variables: Mapping[str, str]) -> bool:
-    """Return whether the environment variable switches the trained policy on; unset means off.
-
-    Raises:
-        ConfigError: Its value says neither.
-    """
-    value = variables.get(FLAG, "").strip().lower()
-    if value not in (*_ON, *_OFF):
-        raise ConfigError(
-            f"{FLAG} must be one of {', '.join(_ON)} or {', '.join(_OFF[1:])}, got {value!r}. Set it to 1"
-        )
-    return value in _ON
-
-
-def is_drawn(request_id: str, percent: float) -> bool:
-    """Return whether a request is among a percentage: a function of the id alone, the same on every machine."""
-    return zlib.crc32(request_id.encode("utf-8", "replace")) % _HUNDREDTHS < percent * _HUNDREDTHS / 100
+            return FlagOutcome.fallback_invalid, None, fault
+        return FlagOutcome.trained, plans[0], ""
 
 
 def _fault_of(nodes: Sequence[Node]) -> str:

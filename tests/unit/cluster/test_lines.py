@@ -1,6 +1,7 @@
 """Calls that travel together, without Ray between the two ends."""
 
 import asyncio
+import json
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from types import SimpleNamespace
@@ -10,6 +11,7 @@ import pytest
 
 from skyrl_nat.cluster.lines import Answer, Exchange, Failed, Line, Request
 from skyrl_nat.errors import DeadlineError, WorkerError
+from skyrl_nat.monitoring import spans
 
 
 class Worker:
@@ -135,7 +137,7 @@ def test_a_call_that_is_cancelled_before_it_is_sent_is_never_sent() -> None:
 
     found, wire = run(scenario)
     assert found == 6
-    assert [[method for _, method, _ in requests] for requests in wire.sent] == [["double"]]
+    assert [[method for _, method, *_ in requests] for requests in wire.sent] == [["double"]]
 
 
 def test_a_stream_that_ends_early_fails_what_is_left_and_later_calls_are_sent_anew() -> None:
@@ -167,3 +169,23 @@ def test_a_line_that_is_closed_reads_nothing_more_and_fails_what_is_open() -> No
     found, wire = run(scenario)
     assert [type(error) for error in found] == [WorkerError] * 3
     assert len(wire.sent) == 1, "nothing is sent after it, either"
+
+
+def test_the_span_of_the_caller_travels_with_its_call_and_nothing_does_without_traces(tmp_path) -> None:
+    async def scenario(line: Line, wire: Wire) -> None:
+        with spans.span("rollout"):
+            await line.call("double", (1,))
+        await line.call("double", (2,))
+
+    _, untraced = run(scenario)
+    spans.trace_to(str(tmp_path), "test")
+    try:
+        _, traced = run(scenario)
+        spans.flush_traces()
+    finally:
+        spans.end_traces()
+    assert [request[3] for requests in untraced.sent for request in requests] == [None, None]
+    written = [json.loads(line) for line in next(tmp_path.iterdir()).read_text().splitlines()]
+    rollout, call = sorted(written, key=lambda span: span["name"] != "rollout")
+    assert (call["name"], call["parent_id"]) == ("double", rollout["context"]["span_id"])
+    assert [request[3] is None for requests in traced.sent for request in requests] == [False, True]

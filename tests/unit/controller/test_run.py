@@ -1,12 +1,15 @@
 """When a run is over, and what it saves before that."""
 
+import json
 import math
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from skyrl_nat.config.outputs import CheckpointConfig, EvaluationConfig
+from skyrl_nat.controller import run as runs
 from skyrl_nat.controller.run import Run
 
 
@@ -43,3 +46,16 @@ def test_training_ends_once_so_many_evaluations_brought_nothing_more(
 def test_with_patience_every_evaluated_step_is_saved(step: int, patience: int, is_due: bool) -> None:
     """Otherwise the best one could not be kept."""
     assert Run.is_checkpoint_due(run_at(step, [0.1], patience)) is is_due
+
+
+def test_a_disk_that_takes_no_topology_ends_no_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(runs, "describe", lambda topology: {"lost_nodes": topology})
+    said: list[str] = []
+    run: Any = SimpleNamespace(folder=tmp_path, topology=["a"], console=SimpleNamespace(warn=said.append))
+    Run.write_topology(run)
+    (tmp_path / "topology.json.part").mkdir()
+    run.topology = ["a", "b"]
+    Run.write_topology(run)
+    assert json.loads((tmp_path / "topology.json").read_text()) == {"lost_nodes": ["a"]}
+    (text,) = said
+    assert text.startswith(f"{tmp_path}/topology.json could not be written and says who was where before: ")

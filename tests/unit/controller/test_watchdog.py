@@ -159,6 +159,13 @@ def test_stall_is_told_with_who_is_waited_for_and_the_one_is_replaced(run: Any) 
     assert "== controller, task" in text
 
 
+def test_a_disk_that_takes_no_stacks_keeps_nobody_from_being_replaced(run: Any) -> None:
+    (run.folder / "stalls").write_text("no folder")
+    watched(run, LIMIT_S + 5)
+    assert "could not be written in full" in run.noted[0]
+    assert run.noted[-1] == "replace environment 0"
+
+
 def test_second_stall_in_a_row_ends_the_run(run: Any) -> None:
     with pytest.raises(
         StalledError, match=r"must move within 60 s .* the controller waits for environment 0 in `step`"

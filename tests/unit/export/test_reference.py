@@ -72,7 +72,7 @@ def asked(worker: PolicyWorker, prompts: list[list[int]]) -> list[Answer]:
     )
 
 
-def tested(folder: Path, answers: list[Answer]) -> Comparison:
+def comparison_of(folder: Path, answers: list[Answer]) -> Comparison:
     config = SimpleNamespace(
         model=SimpleNamespace(compute_dtype="float32"),
         engine=EngineConfig(),
@@ -105,7 +105,7 @@ def test_what_the_policy_wrote_is_whole_and_equal(exported, answers: list[Answer
     _, folder = exported
     check_model(folder)
     check_adapter(folder / "adapter", folder)
-    found = tested(folder, answers)
+    found = comparison_of(folder, answers)
     assert found.faults == [] and found.num_places == sum(len(answer.places) for answer in answers)
     require_equal([found])
 
@@ -132,7 +132,7 @@ def test_a_wrong_weight_is_refused_with_the_place(exported, answers: list[Answer
     with pytest.raises(
         ExportError, match=r"must answer as the trainer does, but hf: .*prompt \d, token \d: the trainer"
     ):
-        require_equal([tested(tmp_path, answers)])
+        require_equal([comparison_of(tmp_path, answers)])
 
 
 def test_added_tokens_keep_ids_marks_and_texts(tmp_path: Path):

@@ -266,3 +266,13 @@ def test_a_run_that_goes_back_lists_what_its_checkpoint_knows(tmp_path: Path):
     assert len(file.read_text().splitlines()) == 2, "reading a checkpoint alone writes nothing"
     again.write()
     assert [json.loads(line)["task_id"] for line in file.read_text().splitlines()] == ["a"]
+
+
+def test_a_disk_that_takes_no_list_is_said_and_the_task_is_left_out_all_the_same(tmp_path: Path):
+    said: list[str] = []
+    (tmp_path / "run").write_text("no folder")
+    quarantine = Quarantine(1, file=tmp_path / "run" / "quarantine.jsonl", warn=said.append)
+    quarantine.fail("a", "lost", 1)
+    assert "a" in quarantine
+    assert [text.partition(" could not be written")[0] for text in said[:1]] == [f"{tmp_path}/run/quarantine.jsonl"]
+    assert said[1].startswith("task a is played no more")

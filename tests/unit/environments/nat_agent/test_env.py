@@ -244,7 +244,7 @@ def test_an_environment_between_turns_can_be_pickled() -> None:
 @pytest.mark.parametrize("make", [one_shot, multi_turn])
 def test_observations_are_cut_and_keep_the_note_of_the_last_turn(make: Any) -> None:
     env = make(max_turns=3)
-    env._max_observation_chars = 300
+    env.max_observation_chars = 300
     text = "start" + "x" * 5000 + "end"
     env.step("```python a.py\n" + text + "\n```" if make is one_shot else editor("create", path="a.py", file_text=text))
     view = "<function=view><parameter=path>a.py</parameter></function>"

@@ -13,8 +13,9 @@ from skyrl_nat.environments.task_dag.episodes import reference_answers
 from skyrl_nat.environments.task_dag.graph import Node
 from skyrl_nat.environments.task_dag.payload import Request, parse_request
 from skyrl_nat.environments.task_dag.plan import check_plan
-from skyrl_nat.environments.task_dag.planner import FLAG, PlanOutcome, PolicyPlanner, TaskPlanner, is_drawn, read_flag
+from skyrl_nat.environments.task_dag.planner import FLAG, PolicyPlanner, TaskPlanner
 from skyrl_nat.errors import ConfigError, DataError
+from skyrl_nat.feature_flag import FlagOutcome, is_drawn, read_flag
 from skyrl_nat.types import Message
 
 REQUEST = parse_request(TASK.payload)
@@ -28,7 +29,7 @@ def planner(trained=good, **settings) -> TaskPlanner:
     return TaskPlanner(**{"baseline": plan_by_rules, "trained": trained, "is_enabled": True} | settings)
 
 
-def outcome(made: TaskPlanner, request_id: str = "r") -> PlanOutcome:
+def outcome(made: TaskPlanner, request_id: str = "r") -> FlagOutcome:
     return made.plan(REQUEST, request_id=request_id).outcome
 
 
@@ -46,7 +47,7 @@ class ScriptedModel:
 
 def test_the_trained_policys_plan_is_taken_where_it_is_switched_on() -> None:
     planned = planner().plan(REQUEST, request_id="r")
-    assert (planned.nodes, planned.outcome, planned.reason) == (GOOD, PlanOutcome.trained, "")
+    assert (planned.nodes, planned.outcome, planned.reason) == (GOOD, FlagOutcome.trained, "")
 
 
 def test_a_model_plays_the_protocol() -> None:
@@ -63,7 +64,7 @@ def test_a_model_plays_the_protocol() -> None:
 def test_a_model_that_breaks_the_protocol_is_replaced_at_once(answers: list[str] | None, reason: str) -> None:
     model = ScriptedModel(answers or reference_answers(TASK))
     planned = planner(PolicyPlanner(model, max_turns=8 if answers else 1)).plan(REQUEST, request_id="r")
-    assert planned.outcome is PlanOutcome.fallback_invalid
+    assert planned.outcome is FlagOutcome.fallback_invalid
     assert reason in planned.reason
     assert planned.nodes == tuple(plan_by_rules(REQUEST))
 
@@ -79,7 +80,7 @@ def leave(request: Request) -> list[Node]:
 @pytest.mark.parametrize("trained", [fail, leave])
 def test_errors_of_the_model_lead_to_the_baseline(trained) -> None:
     planned = planner(trained).plan(REQUEST, request_id="r")
-    assert planned.outcome is PlanOutcome.fallback_error
+    assert planned.outcome is FlagOutcome.fallback_error
     assert planned.reason in ("RuntimeError: no engine", "SystemExit: 3")
     assert planned.nodes == tuple(plan_by_rules(REQUEST))
 
@@ -87,7 +88,7 @@ def test_errors_of_the_model_lead_to_the_baseline(trained) -> None:
 @pytest.mark.parametrize("nodes", [[], [node("a", "a")], ["text"], [node("a", type="sleep")]])
 def test_plans_with_faults_lead_to_the_baseline(nodes: list) -> None:
     planned = planner(lambda request: nodes).plan(REQUEST, request_id="r")
-    assert planned.outcome is PlanOutcome.fallback_invalid
+    assert planned.outcome is FlagOutcome.fallback_invalid
     assert planned.reason
 
 
@@ -102,12 +103,12 @@ def test_a_model_that_hangs_costs_its_deadline_and_no_more_threads_than_allowed(
     started = time.monotonic()
     found = [outcome(made) for _ in range(4)]
     assert time.monotonic() - started < 2.0
-    assert found == [PlanOutcome.fallback_timeout] * 2 + [PlanOutcome.fallback_busy] * 2
+    assert found == [FlagOutcome.fallback_timeout] * 2 + [FlagOutcome.fallback_busy] * 2
     release.set()
     deadline = time.monotonic() + 5
-    while outcome(made) is PlanOutcome.fallback_busy:
+    while outcome(made) is FlagOutcome.fallback_busy:
         assert time.monotonic() < deadline
-    assert outcome(made) is PlanOutcome.trained
+    assert outcome(made) is FlagOutcome.trained
 
 
 def test_every_request_is_counted_once() -> None:
@@ -115,7 +116,7 @@ def test_every_request_is_counted_once() -> None:
     for number in range(400):
         made.plan(REQUEST, request_id=f"r{number}")
     counts = made.counts()
-    assert set(counts) == {item.value for item in PlanOutcome}
+    assert set(counts) == {item.value for item in FlagOutcome}
     assert sum(counts.values()) == counts["trained"] + counts["baseline_not_drawn"] == 400
     assert 150 < counts["trained"] < 250
 
@@ -135,12 +136,12 @@ def test_a_share_is_stable_and_grows_without_changing_sides() -> None:
 def test_the_flag_is_read_anew_for_every_request(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(FLAG, raising=False)
     made = planner(is_enabled=None)
-    assert outcome(made) is PlanOutcome.baseline_flag_off
+    assert outcome(made) is FlagOutcome.baseline_flag_off
     monkeypatch.setenv(FLAG, "1")
-    assert outcome(made) is PlanOutcome.trained
+    assert outcome(made) is FlagOutcome.trained
     monkeypatch.setenv(FLAG, "perhaps")
     planned = made.plan(REQUEST, request_id="r")
-    assert planned.outcome is PlanOutcome.baseline_flag_off
+    assert planned.outcome is FlagOutcome.baseline_flag_off
     assert f"{FLAG} must be one of" in planned.reason
     with pytest.raises(ConfigError, match="got 'perhaps'"):
         planner(is_enabled=None)
@@ -148,13 +149,13 @@ def test_the_flag_is_read_anew_for_every_request(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize(("value", "is_on"), [("1", True), (" TRUE ", True), ("on", True), ("0", False), ("", False)])
 def test_flag_values(value: str, is_on: bool) -> None:
-    assert read_flag({FLAG: value}) is is_on
-    assert read_flag({}) is False
+    assert read_flag({FLAG: value}, FLAG) is is_on
+    assert read_flag({}, FLAG) is False
 
 
 def test_without_a_trained_policy_the_baseline_plans() -> None:
-    assert outcome(planner(None)) is PlanOutcome.baseline_flag_off
-    assert outcome(planner(is_enabled=False)) is PlanOutcome.baseline_flag_off
+    assert outcome(planner(None)) is FlagOutcome.baseline_flag_off
+    assert outcome(planner(is_enabled=False)) is FlagOutcome.baseline_flag_off
 
 
 def test_a_baseline_that_fails_is_raised_and_counted() -> None:

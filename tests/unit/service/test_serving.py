@@ -1,0 +1,162 @@
+"""The service on a real socket: clients that send slowly, or never read, cost nobody anything."""
+
+import asyncio
+import contextlib
+import json
+import socket
+import threading
+import time
+
+import pytest
+import uvicorn
+from service_parts import BODY, SMALL, TOKEN, FakeBackend, settings, waiting
+
+from skyrl_nat.errors import ConfigError
+from skyrl_nat.service.app import create_app
+from skyrl_nat.service.serving import _alone, _protocol, is_loopback
+from skyrl_nat.service.store import JobStore, State
+
+HEAD = f"POST /train/jira HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("serving")
+    own = settings(folder, limits=SMALL)
+    listening = socket.create_server(("127.0.0.1", 0))
+    app = create_app(own, FakeBackend(), waiting)
+    config = uvicorn.Config(
+        app, http=_protocol(SMALL.header_timeout_s), log_level="warning", timeout_graceful_shutdown=1
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])))
+    thread.start()
+    while not server.started:
+        time.sleep(0.02)
+    yield listening.getsockname()[1], own
+    server.should_exit = True
+    thread.join(20)
+    listening.close()
+
+
+def connect(port):
+    client = socket.create_connection(("127.0.0.1", port), timeout=20)
+    client.settimeout(20)
+    return client
+
+
+def read_all(client):
+    found = b""
+    with contextlib.suppress(ConnectionResetError):
+        while part := client.recv(65536):
+            found += part
+    return found
+
+
+def num_jobs(own):
+    store = JobStore(own.database)
+    try:
+        return len(store.in_states(tuple(State)))
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("begun", ["", "P", "GET /health HTTP/1.1\r\nHost: x\r\nX-A: "])
+def test_headers_that_never_end_are_cut_off(server, begun):
+    port, _ = server
+    with connect(port) as client:
+        client.sendall(begun.encode())
+        started = time.monotonic()
+        assert read_all(client) == b""
+        assert 0.2 < time.monotonic() - started < 5
+
+
+def test_headers_that_trickle_are_cut_off(server):
+    """Each letter would put off a limit on silence."""
+    port, _ = server
+    started = time.monotonic()
+    with connect(port) as client, contextlib.suppress(ConnectionError):
+        for letter in "GET /health HTTP/1.1\r\nX-A: " + "a" * 1000:
+            client.sendall(letter.encode())
+            time.sleep(0.05)
+    assert time.monotonic() - started < 10
+
+
+def test_body_that_comes_slowly_is_refused_and_nothing_is_begun(server):
+    port, own = server
+    body = json.dumps(BODY)
+    with connect(port) as client:
+        client.sendall(f"{HEAD}Content-Length: {len(body)}\r\n\r\n{body[:-1]}".encode())
+        found = read_all(client)
+    assert found.startswith(b"HTTP/1.1 408")
+    assert b'"code":"timeout"' in found
+    assert num_jobs(own) == 0
+
+
+def test_body_whose_client_goes_begins_nothing(server):
+    port, own = server
+    with connect(port) as client:
+        client.sendall(f"{HEAD}Content-Length: 100\r\n\r\n{{".encode())
+    time.sleep(0.3)
+    assert num_jobs(own) == 0
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "status"),
+    [
+        ("Content-Length: 3000\r\n", "", 413),
+        ("Content-Length: 99999999999999999999\r\n", "", 413),
+        ("Content-Length: -1\r\n", "", 400),
+        ("Content-Length: 1\r\nContent-Length: 2\r\n", "x", 400),
+        ("Transfer-Encoding: chunked\r\n", "bb8\r\n" + " " * 3000 + "\r\n0\r\n\r\n", 413),
+        ("Transfer-Encoding: chunked\r\n", "zz\r\n", 400),
+        ("X: " + "y" * 100_000 + "\r\n", "", 400),
+    ],
+)
+def test_body_or_header_that_is_too_large_or_broken_is_refused(server, head, body, status):
+    """SV-01, below the app."""
+    port, own = server
+    with connect(port) as client:
+        client.sendall(f"{HEAD}{head}\r\n{body}".encode())
+        assert read_all(client).startswith(f"HTTP/1.1 {status}".encode())
+    assert num_jobs(own) == 0
+
+
+def test_slow_clients_hold_up_nobody(server):
+    port, _ = server
+    slow = [connect(port) for _ in range(50)]
+    for client in slow:
+        client.sendall(b"GET /health HT")
+    with connect(port) as quick:
+        started = time.monotonic()
+        quick.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        assert read_all(quick).startswith(b"HTTP/1.1 200")
+        assert time.monotonic() - started < 5
+    for client in slow:
+        client.close()
+
+
+def test_connection_is_used_again_within_the_limit(server):
+    port, _ = server
+    with connect(port) as client:
+        for _ in range(3):
+            client.sendall(b"GET /health HTTP/1.1\r\nHost: x\r\n\r\n")
+            assert client.recv(65536).startswith(b"HTTP/1.1 200")
+            time.sleep(0.15)
+
+
+def test_root_has_one_service(tmp_path):
+    own = settings(tmp_path)
+    with _alone(own), pytest.raises(ConfigError, match="one service at a time"), _alone(own):
+        pass
+    with _alone(own):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("host", "is_so"),
+    [("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("::", False)],
+)
+def test_loopback_is_told_from_what_others_reach(host, is_so):
+    assert is_loopback(host) is is_so
+    assert not is_loopback("localhost.example.org")
