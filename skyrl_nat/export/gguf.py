@@ -9,7 +9,6 @@ from transformers import AutoTokenizer
 from skyrl_nat.engines.model_folder import read_config, vocab_size
 from skyrl_nat.errors import ConfigError, ExportError
 from skyrl_nat.export import llama_tools
-from skyrl_nat.export.hf import chat_template
 
 WHOLE_FORMATS = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 """Format of a checkpoint -> the one in which llama.cpp gets it."""
@@ -62,7 +61,8 @@ def check_gguf(file: Path, folder: Path) -> None:
     Raises:
         ExportError: With all that differs.
     """
-    faults = [*_table_faults(file, folder), *_encoding_faults(file, folder)]
+    tokenizer = AutoTokenizer.from_pretrained(str(folder))
+    faults = [*_table_faults(file, vocab_size(folder), tokenizer), *_encoding_faults(file, tokenizer)]
     if faults:
         raise ExportError(
             f"{file.name} must hold the tokens and the chat template of the model, but {'; '.join(faults[:8])}. "
@@ -70,18 +70,16 @@ def check_gguf(file: Path, folder: Path) -> None:
         )
 
 
-def _table_faults(file: Path, folder: Path) -> list[str]:
+def _table_faults(file: Path, wanted: int, tokenizer: Any) -> list[str]:
     """Return what differs in the tables of a file."""
     reader = _reader(file)
     tokens: list[str] = reader.fields["tokenizer.ggml.tokens"].contents()
     kinds: list[int] = reader.fields["tokenizer.ggml.token_type"].contents()
     rows = next(int(tensor.shape[1]) for tensor in reader.tensors if tensor.name == "token_embd.weight")
-    wanted = vocab_size(folder)
     faults = [] if len(tokens) == rows == wanted else [f"{len(tokens)} tokens, {rows} rows, vocab_size={wanted}"]
     template = reader.fields.get("tokenizer.chat_template")
-    if (template.contents() if template else "") != chat_template(folder):
+    if (template.contents() if template else "") != str(tokenizer.chat_template or ""):
         faults.append("its chat template is another one")
-    tokenizer = AutoTokenizer.from_pretrained(str(folder))
     for number, added in tokenizer.added_tokens_decoder.items():
         if number >= len(tokens) or kinds[number] not in (_CONTROL, _USER_DEFINED):
             faults.append(f"added token {added.content!r} ({number}) is not marked as one")
@@ -90,9 +88,8 @@ def _table_faults(file: Path, folder: Path) -> list[str]:
     return faults
 
 
-def _encoding_faults(file: Path, folder: Path) -> list[str]:
+def _encoding_faults(file: Path, tokenizer: Any) -> list[str]:
     """Return texts that llama.cpp cuts into other tokens than the tokenizer does."""
-    tokenizer = AutoTokenizer.from_pretrained(str(folder))
     texts = [form.format(*[added.content] * 2) for added in tokenizer.added_tokens_decoder.values() for form in _AROUND]
     dialogue = [{"role": "user", "content": "Add 1234 and 5,\n\tplease: naïve, 你好 🙂!"}]
     if tokenizer.chat_template:

@@ -120,11 +120,6 @@ def complete(folder: Path) -> list[str]:
     return warnings_
 
 
-def chat_template(folder: Path) -> str:
-    """Return the chat template that the tokenizer of a folder renders with."""
-    return str(AutoTokenizer.from_pretrained(str(folder)).chat_template or "")
-
-
 def _unite_templates(folder: Path) -> list[str]:
     file, settings = folder / TEMPLATE, folder / "tokenizer_config.json"
     config: dict[str, Any] = json.loads(settings.read_text(encoding="utf-8")) if settings.is_file() else {}

@@ -80,6 +80,8 @@ def quantise(source: Path, target: Path, form: str) -> None:
         ExportError: llama.cpp refuses.
     """
     library = require_library()
+    from llama_cpp._logger import llama_log_callback
+
     told: list[str] = []
 
     @library.llama_log_callback
@@ -93,7 +95,8 @@ def quantise(source: Path, target: Path, form: str) -> None:
     try:
         code = library.llama_model_quantize(os.fsencode(source), os.fsencode(target), ctypes.byref(parameters))
     finally:
-        library.llama_log_set(library.llama_log_callback(_silent), ctypes.c_void_p(0))
+        # The package's own, which lives as long as the library: one that is collected would be called none the less.
+        library.llama_log_set(llama_log_callback, ctypes.c_void_p(0))
     if code or not target.is_file():
         raise ExportError(
             f"llama.cpp must quantise {source.name} to {form}, but: {_last_lines(''.join(told))}. Choose another "
@@ -135,10 +138,6 @@ def require_library() -> Any:
             "'skyrl-nat[gguf]'"
         )
     return llama_cpp
-
-
-def _silent(level: int, text: bytes, data: Any) -> None:
-    """Say nothing."""
 
 
 def _converter() -> Path:
