@@ -21,6 +21,7 @@ from skyrl_nat.evaluation.command_line import add_commands as add_evaluation_com
 from skyrl_nat.export.command_line import add_commands as add_export_commands
 from skyrl_nat.json_lines import with_reasons
 from skyrl_nat.monitoring.command_line import add_commands as add_monitoring_commands
+from skyrl_nat.planning.command_line import add_commands as add_planning_commands
 from skyrl_nat.service.command_line import add_commands as add_service_commands
 
 if TYPE_CHECKING:
@@ -78,9 +79,6 @@ def _parser() -> argparse.ArgumentParser:
     train = commands.add_parser("train", help="train; takes Hydra overrides, e.g. experiment=smoke_cpu trainer.steps=3")
     train.add_argument("overrides", nargs="*", help="key=value, see conf/train.yaml")
     train.set_defaults(function=_train)
-    plan = commands.add_parser("plan", help="print the resolved config and batch plan; starts nothing")
-    plan.add_argument("overrides", nargs="*")
-    plan.set_defaults(function=_plan)
     doctor = commands.add_parser(
         "doctor", help="check model, template, engines and trainer of a config; trains nothing"
     )
@@ -103,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     submit.add_argument("--no-wait", action="store_true", help="end when the job has begun, not when it is over")
     submit.add_argument("overrides", nargs="*", help="as for train")
     submit.set_defaults(function=_submit)
+    add_planning_commands(commands)
     add_trace_commands(commands)
     add_evaluation_commands(commands)
     add_monitoring_commands(commands)
@@ -178,15 +177,6 @@ def _submit(options: argparse.Namespace) -> None:
     from skyrl_nat.cluster.jobs import submit
 
     sys.exit(submit(options.address, options.overrides, is_waiting=not options.no_wait))
-
-
-def _plan(options: argparse.Namespace) -> None:
-    from skyrl_nat.config.load import load_config
-    from skyrl_nat.controller.opening import load_data
-
-    config = load_config(options.overrides)
-    tasks = load_data(config).train_tasks
-    print(json.dumps({"config": config.to_dict(), "batch_plan": config.batch_plan(len(tasks))}, indent=1))
 
 
 def _doctor(options: argparse.Namespace) -> None:

@@ -3,21 +3,17 @@
 #
 #   usage: bash examples/nat_agent_creation/train_agenthands.sh [hydra overrides]
 #
-# Without a GPU it takes experiment=smoke_cpu, with one GPU agenthands_h100x1, with eight agenthands_h100x8.
+# Without experiment=... it takes what `skyrl-nat hardware` says fits this machine: smoke_cpu without a GPU,
+# agenthands_h100x1 with one, agenthands_h100x8 with eight, in sizes that the cards and cores have room for.
 # The tasks come from the library: on a CPU its shipped sample, on GPUs 1,000 that are made once, in data/agenthands
 # (AGENTHANDS_DATA names another folder, environment.train_files=... other tasks).
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-num_gpus=$( (nvidia-smi --list-gpus 2>/dev/null || true) | grep -c GPU || true)
+num_gpus=$( (nvidia-smi --list-gpus 2>/dev/null || rocm-smi --showid --csv 2>/dev/null | grep ^card || true) | grep -ciE 'gpu|card' || true)
 
 if [ "$num_gpus" -eq 0 ]; then
   bash "$root/scripts/setup.sh"
   PATH="$root/.venv/bin:$PATH"
-  preset=smoke_cpu
-elif [ "$num_gpus" -ge 8 ]; then
-  preset=agenthands_h100x8
-else
-  preset=agenthands_h100x1
 fi
 
 case " $* " in
@@ -31,5 +27,12 @@ case " $* " in
     fi
     ;;
 esac
-case " $* " in *" experiment="*) ;; *) set -- "experiment=$preset" "$@" ;; esac
+case " $* " in
+  *" experiment="*) ;;
+  *)
+    chosen=$(skyrl-nat hardware --overrides)
+    mapfile -t profile <<< "$chosen"
+    set -- "${profile[@]}" "$@"
+    ;;
+esac
 exec skyrl-nat train "$@"

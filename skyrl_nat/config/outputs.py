@@ -129,6 +129,9 @@ class TrackingConfig:
     backends: list[str] = field(default_factory=lambda: ["jsonl", "console", "tensorboard"])
     """Any of jsonl, console, tensorboard, wandb and prometheus. jsonl is always written; another one that fails is
     switched off."""
+    record_tokens: bool = True
+    """Write beside the rollouts of each step what training said of every token: log-prob, advantage, clip state; and
+    the model's `tokenizer.json` into the run folder. The dashboard's rollout viewer shows them (docs/dashboard.md)."""
     wandb_project: str = "skyrl-nat"
     wandb_entity: str | None = None
     wandb_mode: str = "offline"

@@ -27,7 +27,7 @@ async def train(run: Run) -> None:
         run.console.status(f"step {run.step + 1} of {run.total_steps}: training")
         async with run.training_phase():
             await recording  # what is trained on is on disk first
-            metrics = await update_policy(run, groups)
+            metrics = await update_policy(run, groups, run.record)
         run.step += 1
         with run.pool.hold():
             run.producer.advance(run.step)

@@ -6,6 +6,7 @@ import faulthandler
 import gc
 import json
 import platform
+import shutil
 import subprocess
 from collections.abc import AsyncIterator, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
@@ -41,6 +42,8 @@ BATCH_PLAN = "batch_plan.json"
 """File of a run folder: every batch word as a number."""
 VERSIONS = "versions.json"
 """File of a run folder: what its numbers depend on."""
+TOKENIZER = "tokenizer.json"
+"""File of a model's folder; a copy lets the dashboard show a run's tokens."""
 TRACKERS_S = 20.0
 """For the trackers to close, once the run was told to stop."""
 UNHURRIED_S = 60.0
@@ -77,7 +80,7 @@ async def open_run(
     model_path = resolve_model(config.model.path)
     config.check_heads(num_query_heads(model_path))
     if is_training:
-        prepare_folder(config)
+        prepare_folder(config, model_path)
     with contextlib.ExitStack() as reading, ConsoleBackend() as console, _traced(config):
         reading.enter_context(held(start))
         plan = config.batch_plan(len(data.train_tasks))
@@ -320,13 +323,15 @@ def finished_step(config: RunConfig) -> int | None:
     return step if is_done else None
 
 
-def prepare_folder(config: RunConfig) -> None:
-    """Make the run folder with the resolved config and the versions in use."""
+def prepare_folder(config: RunConfig, model_path: Path) -> None:
+    """Make the run folder with the resolved config, the versions in use and, for the record's tokens, the tokenizer."""
     folder = config.run_dir
     try:
         folder.mkdir(parents=True, exist_ok=True)
         save_config(config, folder / "config.yaml")
         _write_json(folder / VERSIONS, versions())
+        if config.tracking.record_tokens and (model_path / TOKENIZER).is_file():
+            shutil.copyfile(model_path / TOKENIZER, folder / TOKENIZER)
     except OSError as error:
         raise ConfigError(
             f"root_dir must be a folder that can be written, but: {error}. Free space or set root_dir"

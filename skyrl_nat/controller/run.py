@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from numpy.typing import NDArray
+
 from skyrl_nat.batching.advantages import has_signal
 from skyrl_nat.checkpoint.manager import CheckpointManager
 from skyrl_nat.cluster.topology import Topology, describe
@@ -22,7 +24,7 @@ from skyrl_nat.controller.evaluate import forget_later
 from skyrl_nat.controller.grace import Grace
 from skyrl_nat.controller.keeper import Keeper
 from skyrl_nat.controller.saving import Saver, restore
-from skyrl_nat.controller.update import Coefficients
+from skyrl_nat.controller.update import Coefficients, Record
 from skyrl_nat.data.prompts import PromptStream
 from skyrl_nat.data.task_source import TaskSource
 from skyrl_nat.engines.model_folder import vocab_size
@@ -125,6 +127,11 @@ class Run:
             data.train_tasks, seed=config.seed, easy_first=config.environment.curriculum is Curriculum.easy_first
         )
         self.producer = self._make_producer()
+
+    @property
+    def record(self) -> Record | None:
+        """What writes down how training saw the tokens of a batch; None where the config does not want it."""
+        return self._record_trained if self.config.tracking.record_tokens else None
 
     def rollout_phase(self, name: str = "rollout") -> AbstractAsyncContextManager[None]:
         """Hold the devices for engines."""
@@ -266,6 +273,13 @@ class Run:
             num_rollouts=self.config.trainer.rollouts_per_task,
             temperature=self.config.rollout.temperature,
         )
+
+    async def _record_trained(self, columns: dict[str, NDArray]) -> None:
+        """Write the tokens of the step that is being trained; a full disk takes nothing else than them."""
+        try:
+            await asyncio.to_thread(self.recorder.write_trained, self.step + 1, columns)
+        except OSError as error:
+            self.console.warn(f"Tokens of step {self.step + 1} are not recorded as training saw them: {error}")
 
     def _has_signal(self, group: RolloutGroup) -> bool:
         """Return whether a group stays in the batch under `algorithm.dynamic_sampling=filter`."""

@@ -1,9 +1,12 @@
 """One batch of scored groups into optimizer steps."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from skyrl_nat.algorithms.coefficients import adapted_entropy_coefficient, adapted_kl_coefficient
 from skyrl_nat.algorithms.reduction import REDUCTIONS, ReductionWeights
@@ -15,6 +18,7 @@ from skyrl_nat.batching.mismatch import kto_baseline, mismatched_samples
 from skyrl_nat.batching.packing import attach_logprobs, pack, split_updates
 from skyrl_nat.batching.samples import build_samples
 from skyrl_nat.batching.shaping import shape_advantages
+from skyrl_nat.batching.trained import TrainedTokens, trained_columns
 from skyrl_nat.config.algorithm import AlgorithmConfig, DynamicSampling, PolicyLoss
 from skyrl_nat.config.run import RunConfig
 from skyrl_nat.types import Outcome, RolloutGroup, TrainingSample
@@ -23,6 +27,10 @@ from skyrl_nat.workers.objective import StepConstants
 
 Grid = list[list[MicroBatch]]
 """`[row][k]`: the micro-batches of one optimizer step; a row belongs to one rank, or to ranks that share it."""
+
+
+Record = Callable[[dict[str, NDArray[np.generic]]], Awaitable[None]]
+"""Takes the columns of `batching.trained.trained_columns`."""
 
 
 @dataclass(slots=True)
@@ -76,8 +84,13 @@ class Trained(Protocol):
         ...
 
 
-async def update_policy(run: Trained, groups: Sequence[RolloutGroup]) -> dict[str, float]:
+async def update_policy(run: Trained, groups: Sequence[RolloutGroup], record: Record | None = None) -> dict[str, float]:
     """Train on a batch: samples with advantages, packing, log-probs, then one optimizer step per part.
+
+    Args:
+        run: Step, config and workers.
+        groups: The batch.
+        record: Gets what training said of every token; None spares the way.
 
     Returns:
         Metrics of the optimizer steps, averaged where there are several.
@@ -100,10 +113,15 @@ async def update_policy(run: Trained, groups: Sequence[RolloutGroup]) -> dict[st
         micro_batches, algorithm, kl_coefficient=run.coefficients.kl, seed=config.seed + run.step
     )
     results = []
+    trained: list[tuple[MicroBatch, TrainedTokens]] = []
     for part, grid, (_, denominator) in zip(parts, grids, reductions, strict=True):
         constants = await _constants(run, part, denominator)
         per_row = await call_per_row(run.policy, "train", [(row, constants) for row in grid])
         results.append(per_row[0])
+        if record is not None:
+            trained += await _trained(run.policy, grid)
+    if record is not None:
+        await record(trained_columns(trained))
     metrics = _mean_metrics(results) | shaping | _batch_metrics(groups, samples, algorithm)
     metrics |= pack_metrics(micro_batches, num_sharing=config.model.sequence_parallel_size)
     metrics["batch/num_sampled_tokens"] = float(sum(_num_to_train(group, algorithm) for group in used))
@@ -203,6 +221,12 @@ async def _constants(run: Trained, samples: Sequence[TrainingSample], denominato
         entropy_coefficient=run.coefficients.entropy,
         kto_baseline=baseline,
     )
+
+
+async def _trained(workers: WorkerCalls, grid: Grid) -> list[tuple[MicroBatch, TrainedTokens]]:
+    """Return the micro-batches of the last optimizer step with what it found; none where it trained nothing."""
+    found = await call_per_row(workers, "trained_tokens", [() for _ in grid])
+    return [pair for row, tokens in zip(grid, found, strict=True) if tokens for pair in zip(row, tokens, strict=True)]
 
 
 async def _attach(workers: WorkerCalls, grid: Grid, field: Literal["old_logprobs", "ref_logprobs"]) -> None:

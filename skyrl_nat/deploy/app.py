@@ -23,6 +23,8 @@ from skyrl_nat.deploy.flag import TrainedSwitch
 from skyrl_nat.deploy.log import say, serving
 from skyrl_nat.deploy.pipeline import AgentRequest, Progress
 from skyrl_nat.errors import ConfigError, DataError, SkyRLNatError, StoppedError
+from skyrl_nat.feature_flag import FlagOutcome
+from skyrl_nat.monitoring.deployment_metrics import DeploymentMetrics
 from skyrl_nat.strict_json import parse_json
 
 MAX_BODY_BYTES = 65_536
@@ -65,7 +67,7 @@ class Front:
 
 
 def make_app(front: Front) -> web.Application:
-    """Return the app: `POST /agents`, `GET /agents/{id}`, its `archive` and `feedback`, and `/health`."""
+    """Return the app: `POST /agents`, `GET /agents/{id}`, its `archive` and `feedback`, `/health` and `/metrics`."""
     desk = _Desk(front)
     app = web.Application(client_max_size=MAX_BODY_BYTES, middlewares=[_in_one_shape, _guard(front.key)])
     app.router.add_post("/agents", desk.create)
@@ -73,6 +75,7 @@ def make_app(front: Front) -> web.Application:
     app.router.add_get("/agents/{id}/archive", desk.archive)
     app.router.add_post("/agents/{id}/feedback", desk.feedback)
     app.router.add_get("/health", desk.health)
+    app.router.add_get("/metrics", desk.metrics)
     app.on_shutdown.append(desk.stop)
     return app
 
@@ -96,6 +99,7 @@ class _Desk:
     def __init__(self, front: Front) -> None:
         self._front = front
         self._feedback = FeedbackFile(front.folder)
+        self._metrics = DeploymentMetrics()
         self._under_way: dict[str, Progress] = {}
         self._background: set[asyncio.Task[None]] = set()
         self._failed: OrderedDict[str, RefusedError] = OrderedDict()
@@ -111,7 +115,7 @@ class _Desk:
             task.add_done_callback(self._background.discard)
             body = {"agent_id": agent_id, "status": "running"}
             return web.json_response(body, status=HTTPStatus.ACCEPTED, headers=headers)
-        record = await self._run(wanted, agent_id)
+        record = await self._counted(wanted, agent_id)
         return web.json_response({"status": "done", **record}, status=HTTPStatus.CREATED, headers=headers)
 
     async def show(self, request: web.Request) -> web.Response:
@@ -140,6 +144,7 @@ class _Desk:
         with serving(agent_id):
             said = await asyncio.to_thread(self._feedback.add, agent_id, user, rating, comment)
             say("feedback", rating=said.rating, user=said.user)
+        self._metrics.feedback(said.rating)
         return web.json_response({"agent_id": agent_id, "rating": said.rating, "at": said.at}, status=201)
 
     async def health(self, request: web.Request) -> web.Response:
@@ -157,6 +162,10 @@ class _Desk:
             }
         )
 
+    async def metrics(self, request: web.Request) -> web.Response:
+        body, kind = self._metrics.page()
+        return web.Response(body=body, headers={"Content-Type": kind})
+
     async def stop(self, app: web.Application) -> None:
         """End what runs in the background."""
         for task in self._background:
@@ -165,13 +174,31 @@ class _Desk:
 
     async def _run_alone(self, wanted: AgentRequest, agent_id: str) -> None:
         try:
-            await self._run(wanted, agent_id)
+            await self._counted(wanted, agent_id)
         except RefusedError as error:
             self._failed[agent_id] = error
         except Exception as error:  # noqa: BLE001 - the border of one request
             self._failed[agent_id] = _refused(error)
         if len(self._failed) > MAX_REMEMBERED:
             self._failed.popitem(last=False)
+
+    async def _counted(self, wanted: AgentRequest, agent_id: str) -> dict[str, Any]:
+        """Create an agent, and let Prometheus know; what a user did wrong is no error of the deployment."""
+        refused: RefusedError | None = None
+        with self._metrics.request() as note:
+            try:
+                record = await self._run(wanted, agent_id)
+            except RefusedError as error:
+                refused, record = error, {}
+                note.outcome = "error" if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR else error.code
+        if refused is not None:
+            raise refused
+        for phase, seconds in record["seconds"].items():
+            self._metrics.phase(phase, seconds)
+        if record["outcome"] != FlagOutcome.trained:
+            self._metrics.fallback(record["outcome"])
+        self._metrics.verdict(record["validation"]["is_success"])
+        return record
 
     async def _run(self, wanted: AgentRequest, agent_id: str) -> dict[str, Any]:
         """Create an agent within the deadline; what goes wrong says in which phase."""

@@ -82,6 +82,21 @@ class RecordedGroups:
         return replace(group, index=index, rollouts=rollouts)
 
 
+def count_groups(paths: Sequence[Path]) -> int:
+    """Return how many groups `RecordedGroups.read` would find, without reading their tokens.
+
+    Raises:
+        DataError: With file and line, where one cannot be read or holds no rollout.
+    """
+    found: set[tuple[Path, str]] = set()
+    for path, number, record in _records(paths):
+        try:
+            found.add((path, group_of(record, number) if is_dialogue(record) else str(int(record["index"]))))
+        except (ValueError, KeyError, TypeError) as error:
+            raise _no_rollout(path, number, json.dumps(record), error) from error
+    return len(found)
+
+
 def read_groups(path: Path) -> list[RolloutGroup]:
     """Return the groups of a file as `recorder.write_groups` got them, in order.
 

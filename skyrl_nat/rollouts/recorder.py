@@ -5,12 +5,13 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from skyrl_nat.types import Rollout, RolloutGroup
 
@@ -34,9 +35,27 @@ class RolloutRecorder:
         write_groups(path, groups)
         return path
 
+    def write_trained(self, step: int, columns: Mapping[str, NDArray]) -> Path:
+        """Write what training said of every sampled token of a step, and return the file's path.
+
+        Args:
+            step: Of the run.
+            columns: From `batching.trained.trained_columns`.
+        """
+        path = trained_file(self._folder, step)
+        part = path.with_suffix(".part")
+        try:
+            with part.open("wb") as file:
+                np.savez(file, allow_pickle=False, **columns)
+            part.replace(path)
+        except OSError:
+            part.unlink(missing_ok=True)
+            raise
+        return path
+
     def set_aside(self, step: int) -> None:
         """Rename files of later steps, which are played anew: `train_000012.jsonl` becomes `train_000012.abandoned`."""
-        for path in self._folder.glob("*.jsonl"):
+        for path in [*self._folder.glob("*.jsonl"), *self._folder.glob("*.npz")]:
             found = re.fullmatch(r"[a-z]+_(\d+)", path.stem)
             if found and int(found[1]) > step:
                 path.replace(path.with_suffix(_ABANDONED))
@@ -45,6 +64,11 @@ class RolloutRecorder:
 def rollout_file(folder: Path, step: int, label: str = "train") -> Path:
     """Return where the rollouts of a step are."""
     return folder / f"{label}_{step:06d}.jsonl"
+
+
+def trained_file(folder: Path, step: int) -> Path:
+    """Return where the tokens of a step are as training saw them."""
+    return folder / f"trained_{step:06d}.npz"
 
 
 def write_groups(path: Path, groups: Sequence[RolloutGroup]) -> None:

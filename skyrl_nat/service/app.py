@@ -14,6 +14,9 @@ from skyrl_nat.service.limits import BoundedExchange
 from skyrl_nat.service.routes.assets import assets_router
 from skyrl_nat.service.routes.errors import documented, install_handlers
 from skyrl_nat.service.routes.files import files_router
+from skyrl_nat.service.routes.jira import jira_router
+from skyrl_nat.service.routes.page import page_router
+from skyrl_nat.service.routes.runs import runs_router
 from skyrl_nat.service.routes.train import train_router
 from skyrl_nat.service.routes.training import training_router
 from skyrl_nat.service.runner.backend import Backend
@@ -67,7 +70,15 @@ def create_app(
 
 def routers(service: TrainingService) -> list[APIRouter]:
     """Return all routes behind the token."""
-    return [train_router(service), training_router(service), files_router(service), assets_router(service)]
+    return [
+        train_router(service),
+        training_router(service),
+        files_router(service),
+        assets_router(service),
+        runs_router(service.settings.root_dir),
+        jira_router(service.settings.limits),
+        page_router(),
+    ]
 
 
 def train_command(job: Job) -> list[str]:

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 from fastapi import Path, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
@@ -18,6 +18,7 @@ NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$"
 """One folder name: no slash, and not hidden."""
 PLAIN = r"^[^\x00-\x1f\x7f]+$"
 JobId = Annotated[str, Path(pattern=JOB_ID, description="As POST /train answers it.")]
+Body = TypeVar("Body", bound=BaseModel)
 Override = Annotated[str, Field(min_length=3, max_length=1000, pattern=PLAIN)]
 
 
@@ -119,8 +120,14 @@ def job_answer(job: Job, step: int | None, metrics: dict[str, Any] | None = None
     )
 
 
-async def read_request(request: Request, limits: Limits) -> TrainRequest:
-    """Return the body of a request.
+def described(model: type[BaseModel]) -> dict[str, Any]:
+    """Return what OpenAPI says of a body that `read_body` reads."""
+    content = {"application/json": {"schema": model.model_json_schema()}}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+async def read_body(request: Request, model: type[Body], limits: Limits) -> Body:
+    """Return the body of a request, which must be strict JSON.
 
     Raises:
         ServiceError: With the place of what cannot be taken.
@@ -136,6 +143,6 @@ async def read_request(request: Request, limits: Limits) -> TrainRequest:
     if not isinstance(value, dict):
         raise ServiceError(422, "invalid", "the body must be a JSON object. See /openapi.json", "body")
     try:
-        return TrainRequest.model_validate(value)
+        return model.model_validate(value)
     except ValidationError as error:
         raise refusal(error.errors()) from error

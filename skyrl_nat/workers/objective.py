@@ -59,6 +59,8 @@ class MicroBatchLoss:
     """`[len(SUMS)]` fp64, detached."""
     peaks: Tensor
     """`[len(PEAKS)]` fp64, detached."""
+    is_clipped: Tensor
+    """`[N]` bool, where a bound of the policy loss is active."""
 
 
 def micro_batch_loss(
@@ -106,7 +108,12 @@ def micro_batch_loss(
     weighted = torch.stack([numerator, policy_sum, kl_sum, entropy_sum]).detach().double()
     per_token = torch.stack([entropies.detach().double().sum(), kl.detach().double().sum(), mask.sum().double()])
     counts, peaks = _statistics(logprobs.detach(), old, micro_batch, policy.is_clipped, correction)
-    return MicroBatchLoss(numerator=numerator, sums=torch.cat([weighted, counts, per_token]), peaks=peaks)
+    return MicroBatchLoss(
+        numerator=numerator,
+        sums=torch.cat([weighted, counts, per_token]),
+        peaks=peaks,
+        is_clipped=policy.is_clipped.detach(),
+    )
 
 
 def named_metrics(sums: Tensor, peaks: Tensor, denominator: float) -> dict[str, float]:

@@ -11,6 +11,7 @@ import torch.distributed as dist
 from torch import Tensor
 
 from skyrl_nat.batching.micro_batch import MicroBatch
+from skyrl_nat.batching.trained import TrainedTokens
 from skyrl_nat.checkpoint.pretrained import resolve_model, stream_hf_folder
 from skyrl_nat.checkpoint.sharded import state_tensors
 from skyrl_nat.config.algorithm import AlgorithmConfig
@@ -78,6 +79,8 @@ class PolicyWorker(CheckpointedWorker):
         self._optimizer: torch.optim.AdamW | None = None
         self._host = {Offload.optimizer: HostMemory(lambda: optimizer_tensors(self.optimizer)), **self._host}
         self._sender: Any = None
+        self._trained: list[TrainedTokens] = []
+        """Of the last `train`, on this rank's device."""
         self._transfer_dtype = str(model.dtype)
 
     @property
@@ -129,6 +132,7 @@ class PolicyWorker(CheckpointedWorker):
         grad_norm = 0.0
         is_applied = False
         lr = lr_at(self.num_steps, self.optimizer_config, self.total_steps)
+        self._trained = []
         if denominator > 0:
             for micro_batch in micro_batches:
                 self._accumulate(micro_batch, constants, sums, peaks)
@@ -150,6 +154,15 @@ class PolicyWorker(CheckpointedWorker):
         if denominator > 0:
             self._count_skipped(is_applied, grad_norm)
         return metrics | {"loss/num_skipped": float(self.num_skipped)}
+
+    def trained_tokens(self) -> list[TrainedTokens]:
+        """Return in host memory what the last `train` found of every token, one pair per micro-batch, and drop it.
+
+        Empty where nothing was trained.
+        """
+        found = [(logprobs.float().cpu(), is_clipped.cpu()) for logprobs, is_clipped in self._trained]
+        self._trained = []
+        return found
 
     def compute_base_logprobs(self, micro_batches: Sequence[MicroBatch]) -> list[Tensor]:
         """Return the log-probs of the frozen weights alone, the reference of LoRA; see `compute_logprobs`."""
@@ -325,6 +338,7 @@ class PolicyWorker(CheckpointedWorker):
         self._backward(loss.numerator / constants.denominator)
         sums += loss.sums
         torch.maximum(peaks, loss.peaks, out=peaks)
+        self._trained.append((logprobs.detach(), loss.is_clipped))
         self.num_micro_batches += 1
 
     def _build_optimizer(self) -> torch.optim.AdamW:

@@ -58,6 +58,11 @@ class NotFoundError(ServiceError):
         super().__init__(404, "not_found", f"{what} must exist, there is none of this name. List them first")
 
 
+def not_found(message: str, field: str | None = None) -> ServiceError:
+    """Return the answer for something that is not there, in words of its own."""
+    return ServiceError(404, "not_found", message, field)
+
+
 def answer(status: int, code: str, message: str, field: str | None = None) -> JSONResponse:
     """Return an error in the shape of all."""
     body = ErrorAnswer(error=ErrorBody(code=code, message=message[:MAX_TEXT], field=field))

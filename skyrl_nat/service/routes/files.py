@@ -28,7 +28,7 @@ def files_router(service: TrainingService) -> APIRouter:
 
     @router.get(
         "/{job_id}/files/{path:path}",
-        response_class=FileResponse,
+        response_class=Response,
         responses={
             200: {
                 "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},

@@ -1,18 +1,15 @@
 """Submitting: what can be trained, and `POST /train/{environment_name}`."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Path, Request, Response
 from fastapi.concurrency import run_in_threadpool
 
 from skyrl_nat.service.catalogue import algorithms, environments, experiments
 from skyrl_nat.service.routes.errors import documented
-from skyrl_nat.service.schemas import EnvironmentAnswer, JobAnswer, TrainRequest, read_request
+from skyrl_nat.service.schemas import EnvironmentAnswer, JobAnswer, TrainRequest, described, read_body
 from skyrl_nat.service.service import TrainingService
 
-BODY: dict[str, Any] = {
-    "requestBody": {"required": True, "content": {"application/json": {"schema": TrainRequest.model_json_schema()}}}
-}
 Key = Annotated[
     str | None,
     Header(
@@ -46,7 +43,7 @@ def train_router(service: TrainingService) -> APIRouter:
     @router.post(
         "/train/{environment_name:path}",
         status_code=201,
-        openapi_extra=BODY,
+        openapi_extra=described(TrainRequest),
         responses={
             200: {"model": JobAnswer, "description": "The job that came with the same Idempotency-Key before."},
             **documented(400, 404, 408, 409, 413, 415, 422, 429),
@@ -59,7 +56,7 @@ def train_router(service: TrainingService) -> APIRouter:
         idempotency_key: Key = None,
     ) -> JobAnswer:
         """Submit a job. It has a run folder of its own, named by its id, unless it resumes another one's."""
-        wanted = await read_request(request, service.settings.limits)
+        wanted = await read_body(request, TrainRequest, service.settings.limits)
         job, is_new = await run_in_threadpool(service.submit, wanted, environment_name, idempotency_key)
         response.status_code = 201 if is_new else 200
         response.headers["Location"] = f"/training/{job.id}"

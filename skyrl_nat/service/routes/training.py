@@ -42,12 +42,12 @@ def training_router(service: TrainingService) -> APIRouter:
 
     @router.get(
         "/{job_id}/logs",
-        response_class=PlainTextResponse,
+        response_class=Response,
         responses={**_content("text/plain"), **documented(404, 422)},
     )
-    def show_logs(job_id: JobId, tail: Annotated[int, Query(ge=1, le=10_000)] = 200) -> str:
+    def show_logs(job_id: JobId, tail: Annotated[int, Query(ge=1, le=10_000)] = 200) -> Response:
         """Return the last lines that the trainer printed."""
-        return service.logs(job_id, tail)
+        return PlainTextResponse(service.logs(job_id, tail))
 
     @router.get(
         "/{job_id}/events",

@@ -40,6 +40,7 @@ def failing_run(folder: Path, groups: list[RolloutGroup]) -> Any:
         rollout_phase=phase,
         training_phase=phase,
         recorder=RolloutRecorder(folder),
+        record=None,
     )
 
 
@@ -47,7 +48,7 @@ def test_the_next_batch_starts_while_requests_are_held_for_the_push(tmp_path: Pa
     """What it samples comes from the pushed weights; what is not sampled, such as environments, need not wait."""
     done: list[str] = []
 
-    async def update_policy(run: Any, groups: list[RolloutGroup]) -> dict[str, float]:
+    async def update_policy(run: Any, groups: list[RolloutGroup], record: None) -> dict[str, float]:
         return {}
 
     async def push() -> None:
@@ -73,7 +74,7 @@ def test_the_next_batch_starts_while_requests_are_held_for_the_push(tmp_path: Pa
 
 
 def test_rollouts_of_a_step_that_fails_in_training_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    async def update_policy(run: Any, groups: list[RolloutGroup]) -> None:
+    async def update_policy(run: Any, groups: list[RolloutGroup], record: None) -> None:
         raise RuntimeError("out of memory")
 
     monkeypatch.setattr(loop, "update_policy", update_policy)

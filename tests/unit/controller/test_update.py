@@ -48,6 +48,8 @@ class Ranks:
         self.calls.append((method, list(arguments)))
         if method == "compute_logprobs":
             return [[torch.full((m.num_tokens,), -2.0) for m in row] for (row,) in arguments]
+        if method == "trained_tokens":
+            return [self._trained(row) for row, _ in self.of("train")[-1]]
         metrics = {
             "loss/policy": float(len(self.calls)),
             "loss/log_ratio_mean": 0.0,
@@ -56,6 +58,10 @@ class Ranks:
             "loss/rollout_logprob_diff": 0.0,
         }
         return [metrics for _ in arguments]
+
+    @staticmethod
+    def _trained(row):
+        return [(torch.full((m.num_tokens,), -3.0), torch.zeros(m.num_tokens, dtype=torch.bool)) for m in row]
 
     def of(self, method: str) -> list[list]:
         return [arguments for name, arguments in self.calls if name == method]
@@ -240,3 +246,30 @@ def test_coefficients_of_the_step_are_those_that_were_adapted():
     asyncio.run(update_policy(run, [group(0, [1.0, 0.0])]))
     ((_, constants),) = run.policy.of("train")[0]
     assert (constants.kl_coefficient, constants.entropy_coefficient) == (0.3, 0.4)
+
+
+def test_what_training_said_of_every_token_is_recorded_once_for_each_sample():
+    """Over all optimizer steps of the batch and all ranks, with the advantages that the loss got; fillers are none."""
+    kept: list[dict] = []
+
+    async def record(columns) -> None:
+        kept.append(columns)
+
+    updates = ["trainer.updates_per_batch=2", "trainer.tasks_per_step=2", "algorithm.old_logprobs=recompute"]
+    config = load_config(["cluster.num_policy_ranks=2", *updates])
+    run = FakeRun(config, Ranks(2))
+    groups = [group(0, [1.0, 0.0, 0.5]), group(1, [1.0, 0.0], sampled=5)]
+    asyncio.run(update_policy(run, groups, record))
+    (columns,) = kept
+    found = dict(zip(columns["sample_ids"].tolist(), columns["sizes"].tolist(), strict=True))
+    assert found == {"0-0": 2, "0-1": 2, "0-2": 2, "1-0": 5, "1-1": 5}
+    assert columns["logprobs"].tolist() == [-3.0] * 16
+    wanted = {sample.sample_id: sample.advantages[-1] for sample in samples_of(groups, config)}
+    ends = columns["sizes"].cumsum() - 1
+    last = zip(columns["sample_ids"].tolist(), columns["advantages"][ends].tolist(), strict=True)
+    assert dict(last) == pytest.approx(wanted)
+
+
+def test_nothing_is_asked_of_the_ranks_where_nothing_is_recorded():
+    run, _ = run_update([group(0, [1.0, 0.0])])
+    assert run.policy.of("trained_tokens") == []

@@ -41,7 +41,7 @@ class Creating:
             if self.error:
                 raise self.error
         record = {"agent_id": agent_id, "name": "adder", "description": "d", "outcome": "trained"}
-        record["validation"] = VALIDATION
+        record |= {"validation": VALIDATION, "seconds": dict(progress.seconds)}
         (self.folder / AGENTS).mkdir(exist_ok=True)
         write_agent(self.folder / AGENTS / agent_id, {"agent/register.py": "pass\n"}, record, [])
         return record
@@ -86,6 +86,24 @@ async def until(client: TestClient, **numbers: int) -> dict[str, Any]:
             if health | numbers == health:
                 return health
             await asyncio.sleep(0.02)
+
+
+def test_prometheus_is_told_of_answers_refusals_faults_and_users(tmp_path: Path) -> None:
+    async def scenario(client: TestClient, creating: Creating) -> None:
+        _, made, _ = await post(client)
+        await post(client, f"/agents/{made['agent_id']}/feedback", {"user_id": "u", "rating": "bad"})
+        for creating.error in (DataError("no plan"), EngineError("no engine")):
+            await post(client)
+        async with client.get("/metrics") as response:
+            lines = (await response.text()).splitlines()
+        for outcome in ("answered", "no_sound_plan", "error"):
+            assert f'skyrl_nat_deploy_requests_total{{outcome="{outcome}"}} 1.0' in lines
+        assert 'skyrl_nat_deploy_verdicts_total{verdict="passed"} 1.0' in lines
+        assert 'skyrl_nat_deploy_feedback_total{rating="bad"} 1.0' in lines
+        assert 'skyrl_nat_deploy_phase_seconds_count{phase="write"} 1.0' in lines
+        assert "skyrl_nat_deploy_in_flight 0.0" in lines
+
+    serve(tmp_path, scenario)
 
 
 def test_an_agent_is_created_shown_fetched_and_rated(tmp_path: Path) -> None:

@@ -76,6 +76,8 @@ def test_files_of_later_steps_are_set_aside_and_no_others(tmp_path):
         recorder.write(step, [group(f"old {step}")])
     recorder.write(2, [group("judged")], label="eval")
     recorder.write(3, [group("judged")], label="eval")
+    for step in (2, 3):
+        recorder.write_trained(step, {"sizes": np.array([step])})
     (tmp_path / "notes.jsonl").touch()
     (tmp_path / "train_000003.abandoned").write_text("from an earlier start")
     recorder.set_aside(2)
@@ -88,6 +90,8 @@ def test_files_of_later_steps_are_set_aside_and_no_others(tmp_path):
         "train_000003.abandoned",
         "train_000003.jsonl",
         "train_000011.abandoned",
+        "trained_000002.npz",
+        "trained_000003.abandoned",
     ]
     assert "old 3" in (tmp_path / "train_000003.abandoned").read_text()
     assert "new" in (tmp_path / "train_000003.jsonl").read_text()
@@ -108,6 +112,28 @@ def test_a_full_disk_leaves_nothing_half_written(tmp_path, monkeypatch: pytest.M
         recorder.write(7, [group("answer")])
     assert [path.name for path in tmp_path.iterdir()] == ["train_000007.jsonl"]
     assert (tmp_path / "train_000007.jsonl").read_text() == before
+
+
+def test_what_training_said_of_a_step_replaces_what_was_there_or_leaves_nothing(tmp_path, monkeypatch):
+    """A full disk in the middle included."""
+    recorder = RolloutRecorder(tmp_path)
+    columns = {"sample_ids": np.array(["a", "b#1"]), "logprobs": np.array([-0.5, -1.5], dtype=np.float32)}
+    for _ in range(2):
+        path = recorder.write_trained(4, columns)
+    assert path.name == "trained_000004.npz"
+    with np.load(path, allow_pickle=False) as file:
+        assert {name: file[name].tolist() for name in file} == {name: value.tolist() for name, value in columns.items()}
+    before = path.read_bytes()
+
+    def write_half(file, **_) -> None:
+        file.write(b"PK")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", write_half)
+    with pytest.raises(OSError, match="No space left"):
+        recorder.write_trained(4, columns)
+    assert [one.name for one in tmp_path.iterdir()] == ["trained_000004.npz"]
+    assert path.read_bytes() == before
 
 
 def test_a_group_without_its_seconds_is_the_same_bytes_whenever_it_was_played(tmp_path):

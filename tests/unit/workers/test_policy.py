@@ -307,6 +307,21 @@ def test_ratio_is_exactly_one_first_and_moves_afterwards(folder: Path) -> None:
         assert torch.equal(micro_batch.old_logprobs, values)
 
 
+def test_tokens_are_told_as_the_last_step_saw_them_and_once(folder: Path) -> None:
+    """Log-probs before the step, bit for bit, and exactly the clipped tokens that the metrics count."""
+    worker = make_worker(folder, optimizer={"lr": 0.01}, algorithm=RECOMPUTE)
+    (row,), constants = make_grid(make_samples())
+    train_steps(worker, row, constants, 1)
+    for micro_batch, (logprobs, is_clipped) in zip(row, worker.trained_tokens(), strict=True):
+        assert micro_batch.old_logprobs is not None
+        mask = micro_batch.loss_mask
+        assert torch.equal(logprobs[mask], micro_batch.old_logprobs[mask]) and not is_clipped.any()
+    metrics = worker.train(row, constants)
+    num_clipped = sum(int(is_clipped.sum()) for _, is_clipped in worker.trained_tokens())
+    assert num_clipped == pytest.approx(metrics["loss/clip_fraction"] * metrics["loss/num_tokens"]) != 0
+    assert worker.trained_tokens() == []
+
+
 @pytest.mark.parametrize("estimator", ["k2", "k3", "abs"])
 def test_logged_terms_add_up_to_the_optimised_loss_and_kl_has_a_gradient(folder: Path, estimator: str) -> None:
     """Rows 4 and 24."""
