@@ -101,7 +101,7 @@ def test_a_written_folder_loads_with_the_new_weights_and_format(tmp_path: Path) 
 
 
 def test_a_streamed_folder_is_the_written_one_and_holds_one_file_in_memory(tmp_path, monkeypatch):
-    source = make_tiny_model(tmp_path / "source")
+    source = make_tiny_model(tmp_path / "source", num_layers=8)
     weights = load_file(source / "model.safetensors")
     sizes = {name: tensor.nbytes for name, tensor in weights.items()}
     monkeypatch.setattr(pretrained, "FILE_BYTES", 30_000)
