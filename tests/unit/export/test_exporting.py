@@ -37,6 +37,17 @@ def lora_run(model: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_run(tmp_path_factory.mktemp("runs") / "adapted", model, *ADAPTERS)
 
 
+@pytest.fixture(scope="module")
+def exported(lora_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the run's adapters alone, and with their sum."""
+    folder = tmp_path_factory.mktemp("exported")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exporting, "start_topology", local_topology)
+        assert export(lora_run, folder / "adapter", "--format", "lora") == 0
+        assert export(lora_run, folder / "merged", "--format", "merged") == 0
+    return folder
+
+
 def export(subject: Path, folder: Path, *options: str) -> int:
     return main(["export", str(subject), str(folder), *QUICK, *options])
 
@@ -92,32 +103,30 @@ def test_a_model_with_a_number_that_is_not_finite_leaves_nothing(model: Path, tm
 
 
 def test_adapters_are_exported_alone_and_merged_and_both_play_as_the_policy(
-    lora_run: Path, model: Path, tmp_path: Path
+    exported: Path, model: Path, tmp_path: Path
 ):
     """EX-04."""
-    assert export(lora_run, tmp_path / "adapter", "--format", "lora") == 0
-    assert export(lora_run, tmp_path / "merged", "--format", "merged") == 0
-    assert not (tmp_path / "adapter" / "model.safetensors").exists()
-    assert record(tmp_path / "adapter")["merged_adapters"] == []
-    assert len(record(tmp_path / "merged")["merged_adapters"]) == 1
-    merged = AutoModelForCausalLM.from_pretrained(tmp_path / "merged")
-    assert not torch.equal(merged.lm_head.weight.new_zeros(1), merged.model.layers[0].self_attn.q_proj.weight[0, :1])
+    adapter = exported / "adapter"
+    assert not (adapter / "model.safetensors").exists()
+    assert record(adapter)["merged_adapters"] == []
+    assert len(record(exported / "merged")["merged_adapters"]) == 1
+    merged = AutoModelForCausalLM.from_pretrained(exported / "merged")
+    start = load_file(model / "model.safetensors")["model.layers.0.self_attn.q_proj.weight"]
+    assert not torch.equal(merged.model.layers[0].self_attn.q_proj.weight, start)
     # The adapter's folder is a subject itself, alone or as a sum with its model.
     base = f"model.path={model}"
-    assert export(tmp_path / "adapter", tmp_path / "copy", "--format", "lora", base, *SETTINGS) == 0
-    assert export(tmp_path / "adapter", tmp_path / "sum", "--format", "merged", base, *SETTINGS) == 0
-    one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("merged", "sum"))
+    assert export(adapter, tmp_path / "copy", "--format", "lora", base, *SETTINGS) == 0
+    assert export(adapter, tmp_path / "sum", "--format", "merged", base, *SETTINGS) == 0
+    one, other = (load_file(folder / "model.safetensors") for folder in (exported / "merged", tmp_path / "sum"))
     assert all(torch.allclose(one[name], other[name], atol=1e-6) for name in one)
-    copied, made = (load_file(tmp_path / name / "adapter_model.safetensors") for name in ("copy", "adapter"))
+    copied, made = (load_file(folder / "adapter_model.safetensors") for folder in (tmp_path / "copy", adapter))
     assert all(torch.equal(copied[name], made[name]) for name in made)
 
 
-def test_an_adapter_that_was_merged_is_not_merged_again(lora_run: Path, tmp_path: Path, capsys):
+def test_an_adapter_that_was_merged_is_not_merged_again(exported: Path, tmp_path: Path, capsys):
     """EX-04."""
-    assert export(lora_run, tmp_path / "adapter", "--format", "lora") == 0
-    assert export(lora_run, tmp_path / "merged", "--format", "merged") == 0
-    twice = f"model.path={tmp_path / 'merged'}"
-    assert export(tmp_path / "adapter", tmp_path / "twice", "--format", "merged", twice, *SETTINGS) == EXIT_BAD_INPUT
+    twice = f"model.path={exported / 'merged'}"
+    assert export(exported / "adapter", tmp_path / "twice", "--format", "merged", twice, *SETTINGS) == EXIT_BAD_INPUT
     assert "must be the model without the adapter" in capsys.readouterr().err
     assert not (tmp_path / "twice").exists()
 
