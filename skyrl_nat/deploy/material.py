@@ -125,8 +125,7 @@ async def _exported(subject: Subject, folder: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         with ConsoleBackend() as console:
             chosen = replace(subject, config=replace(subject.config, resume=str(start)))
-            wanted = Wanted(folder=target, engines=(str(subject.config.engine.kind),))
-            await export(chosen, wanted, console)
+            await export(chosen, Wanted(folder=target), console)
     return target.resolve()
 
 

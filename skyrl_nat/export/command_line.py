@@ -33,7 +33,10 @@ def add_commands(commands: Any) -> None:
         "--dtype", choices=("float32", "bfloat16", "float16"), help="of the weights; default: as trained"
     )
     export.add_argument(
-        "--engines", default="", metavar="NAMES", help="to test with: hf,vllm,gguf; default: all that can"
+        "--engines",
+        default="",
+        metavar="NAMES",
+        help="to test with: hf,vllm,gguf; default: the run's own, and for GGUF hf,gguf",
     )
     export.add_argument("--prompts", type=int, default=8, help="prompts of the test")
     export.add_argument("--tokens", type=int, default=16, help="tokens of each answer in the test")

@@ -44,18 +44,20 @@ def is_installed(kind: str) -> bool:
     return kind not in PACKAGES or importlib.util.find_spec(PACKAGES[kind]) is not None
 
 
-def choose_kinds(asked: Sequence[str], form: str) -> list[EngineKind]:
+def choose_kinds(asked: Sequence[str], form: str, own: EngineKind) -> list[EngineKind]:
     """Return the engines to test with.
 
     Args:
-        asked: By the user; empty for all that can play the format and are installed.
+        asked: By the user; empty for the run's own, and of GGUF files for the embedded one and llama.cpp.
         form: Of the export.
+        own: Engine of the run: another one may be unable to play its model.
 
     Raises:
         ConfigError: One that was asked for is not installed.
     """
-    playing = ["hf", "gguf"] if form in ("gguf", "ollama") else ["hf", "vllm"]
+    playing = ["hf", "gguf"] if form in ("gguf", "ollama") else [str(own)]
     chosen = list(asked) or [kind for kind in playing if is_installed(kind)]
+    chosen = chosen or ["hf"]
     missing = [kind for kind in chosen if not is_installed(kind)]
     if missing:
         extras = ",".join(missing)

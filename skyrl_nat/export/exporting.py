@@ -47,7 +47,7 @@ class Wanted:
     quantisations: Sequence[str] = ("Q4_K_M",)
     """Of GGUF files."""
     engines: Sequence[str] = ()
-    """To test with; empty for all that can play it and are installed."""
+    """To test with; empty for the run's own, see `choose_kinds`."""
     num_prompts: int = 8
     num_tokens: int = 16
     """Of each answer in the test."""
@@ -108,7 +108,7 @@ async def export(subject: Subject, wanted: Wanted, console: ConsoleBackend) -> P
     # Log-probs as they are: those of training may be at another temperature.
     config = subject.config
     subject = replace(subject, config=replace(config, rollout=replace(config.rollout, temperature=1.0)))
-    kinds = choose_kinds(wanted.engines, wanted.form)
+    kinds = choose_kinds(wanted.engines, wanted.form, subject.config.engine.kind)
     source = resolve_model(subject.config.model.path)
     if wanted.ollama_url:
         await require_free(wanted.ollama_url, wanted.ollama_name)

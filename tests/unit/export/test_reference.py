@@ -189,10 +189,15 @@ def test_without_a_record_or_tasks_plain_questions_are_asked_and_too_little_room
         found_prompts(None, folder, room=3)
 
 
-def test_engines_that_are_not_there_are_left_out_unless_asked_for(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr("skyrl_nat.export.engines.is_installed", lambda kind: kind == "hf")
-    assert choose_kinds([], "hf") == [EngineKind.hf]
-    with pytest.raises(ValueError, match="vllm is not"):
-        choose_kinds(["hf", "vllm"], "hf")
+def test_a_run_s_own_engine_is_the_default_and_one_that_is_not_there_is_left_out_unless_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr("skyrl_nat.export.engines.is_installed", lambda kind: kind in ("hf", "vllm"))
+    assert choose_kinds([], "hf", EngineKind.hf) == [EngineKind.hf]
+    assert choose_kinds([], "lora", EngineKind.vllm) == [EngineKind.vllm]
+    with pytest.raises(ValueError, match=r"gguf is not\. pip install 'skyrl-nat\[gguf\]'"):
+        choose_kinds(["hf", "gguf"], "hf", EngineKind.hf)
     with pytest.raises(ValueError, match="must be tested with engine gguf"):
-        choose_kinds([], "gguf")
+        choose_kinds([], "gguf", EngineKind.hf)
+    monkeypatch.setattr("skyrl_nat.export.engines.is_installed", lambda kind: kind == "hf")
+    assert choose_kinds([], "hf", EngineKind.vllm) == [EngineKind.hf]
