@@ -3,6 +3,7 @@
 Every fault replaces one string of one file; the string must occur there exactly once.
 """
 
+from export_faults import EXPORT_FAULTS
 from fault import Fault, in_file
 from judge_faults import JUDGE_FAULTS
 
@@ -388,4 +389,4 @@ TRAINER_FAULTS = [
 ]
 # fmt: on
 
-FAULTS: list[Fault] = [*TRAINER_FAULTS, *JUDGE_FAULTS]
+FAULTS: list[Fault] = [*TRAINER_FAULTS, *JUDGE_FAULTS, *EXPORT_FAULTS]

@@ -15,7 +15,7 @@ case "${1:-}" in
     shift
     .venv/bin/python -c "import llama_cpp" 2>/dev/null ||
       CMAKE_ARGS="-DLLAVA_BUILD=OFF" .venv/bin/pip install --quiet llama-cpp-python==0.3.36
-    set -- tests/unit/engines/test_gguf.py "$@"
+    set -- tests/unit/engines/test_gguf.py tests/unit/export/test_gguf_files.py "$@"
     ;;
   "") set -- tests/unit tests/integration tests/security tests/chaos --durations=25 ;;
 esac

@@ -18,6 +18,7 @@ from skyrl_nat.data.traces.command_line import add_commands as add_trace_command
 from skyrl_nat.deploy.command_line import add_commands as add_deploy_commands
 from skyrl_nat.errors import ConfigError, DataError, SkyRLNatError, StoppedError
 from skyrl_nat.evaluation.command_line import add_commands as add_evaluation_commands
+from skyrl_nat.export.command_line import add_commands as add_export_commands
 from skyrl_nat.json_lines import with_reasons
 from skyrl_nat.monitoring.command_line import add_commands as add_monitoring_commands
 from skyrl_nat.planning.command_line import add_commands as add_planning_commands
@@ -84,7 +85,7 @@ def _parser() -> argparse.ArgumentParser:
     doctor.add_argument("overrides", nargs="*", help="as for train")
     doctor.set_defaults(function=_doctor)
     _add_evaluate(commands)
-    _add_export(commands)
+    add_export_commands(commands)
     replay = commands.add_parser(
         "replay", help="train a step again from its recorded rollouts and compare every figure"
     )
@@ -141,15 +142,6 @@ def _add_evaluate(commands: Any) -> None:
     evaluate.add_argument("--out", type=Path, help="folder to make; an evaluation that was stopped goes on in it")
     evaluate.add_argument("overrides", nargs="*", help="config overrides, e.g. evaluation.num_tasks=8")
     evaluate.set_defaults(function=_evaluate, goes_on="the same command")
-
-
-def _add_export(commands: Any) -> None:
-    export = commands.add_parser("export", help="write a checkpoint of a run as a Hugging Face folder")
-    export.add_argument("subject", help="folder of a run, or of one of its checkpoints")
-    export.add_argument("folder", type=Path, help="folder to make; model.path=FOLDER begins another run with it")
-    export.add_argument("--checkpoint", default="latest", help="of a run: folder or URL of one, best or latest")
-    export.add_argument("overrides", nargs="*", help="config overrides")
-    export.set_defaults(function=_export, goes_on="the same command")
 
 
 def _train(options: argparse.Namespace) -> None:
@@ -246,29 +238,6 @@ async def _evaluate_subject(subject: "Subject", num_samples: int, out: Path | No
     pages = write_report(folder.path)
     print(json.dumps(with_reasons(result.to_dict()), indent=1))
     print(f"skyrl-nat: everything is in {folder.path}; look at {pages[-1]}", file=sys.stderr)
-
-
-def _export(options: argparse.Namespace) -> None:
-    from skyrl_nat.controller.export import require_new
-    from skyrl_nat.controller.subject import opened
-
-    require_new(options.folder)
-    with opened(options.subject, options.checkpoint, options.overrides) as subject:
-        if not subject.is_run:
-            raise ConfigError(
-                f"{options.subject} must be the folder of a run or of one of its checkpoints. Check the path"
-            )
-        run_until_stopped(_export_subject(subject, options.folder), subject.config.recovery.grace_s)
-
-
-async def _export_subject(subject: "Subject", folder: Path) -> None:
-    from skyrl_nat.checkpoint.manager import CheckpointManager
-    from skyrl_nat.controller.export import export
-    from skyrl_nat.monitoring.console import ConsoleBackend
-
-    with ConsoleBackend() as console:
-        await export(subject.config, folder, console, CheckpointManager(subject.scratch))
-    print(folder)
 
 
 def _replay(options: argparse.Namespace) -> None:

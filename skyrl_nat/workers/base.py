@@ -160,6 +160,28 @@ class ModelWorker:
             self._give_back()
         return results
 
+    def compute_likeliest(self, micro_batches: Sequence[MicroBatch], count: int) -> list[tuple[Tensor, Tensor]]:
+        """Return the likeliest tokens in the place of each loss token; see `compute_logprobs`.
+
+        Args:
+            micro_batches: As for `compute_logprobs`.
+            count: K, tokens wanted in each place.
+
+        Returns:
+            `[N, K]` ids and log-probs on the CPU per micro-batch, likeliest first, 0 where masked.
+        """
+        self.module.num_likeliest = count
+        results: list[tuple[Tensor, Tensor]] = []
+        try:
+            with self._host[Offload.all].resident(), torch.no_grad():
+                for micro_batch in micro_batches:
+                    ids, logprobs = self._score(micro_batch.to(self.device))
+                    results.append((ids.cpu(), logprobs.cpu()))
+                self._give_back()
+        finally:
+            self.module.num_likeliest = 0
+        return results
+
     @noted(Activity.OFFLOAD)
     def offload(self, what: Offload) -> dict[str, float]:
         """Move what is not computed with for a while to host memory, and give its device memory back.

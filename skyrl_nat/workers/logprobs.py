@@ -42,6 +42,28 @@ def token_logprobs(hidden: Tensor, weight: Tensor, targets: Tensor, options: Hea
     return _ChunkedLogprobs.apply(hidden, weight, targets, options)  # type: ignore[return-value]
 
 
+@torch.no_grad()
+def likeliest_tokens(hidden: Tensor, weight: Tensor, count: int, options: HeadOptions) -> tuple[Tensor, Tensor]:
+    """Return the likeliest next tokens after each position.
+
+    Args:
+        hidden: `[M, H]` decoder outputs.
+        weight: `[V, H]` of the LM head.
+        count: K, tokens wanted, 1 to V.
+        options: Of the head.
+
+    Returns:
+        `[M, K]` token ids and their log-probs, likeliest first; both fp32, which holds ids below 2^24 exactly.
+    """
+    ids = torch.empty(hidden.shape[0], count, dtype=torch.float32, device=hidden.device)
+    logprobs = torch.empty_like(ids)
+    for start in range(0, hidden.shape[0], options.chunk_tokens):
+        part = slice(start, start + options.chunk_tokens)
+        scaled = _logits(hidden[part], weight, options.fp32_head).float().div_(options.temperature)
+        logprobs[part], ids[part] = scaled.log_softmax(dim=-1).topk(count, dim=-1)
+    return ids, logprobs
+
+
 def _logits(hidden: Tensor, weight: Tensor, fp32_head: bool) -> Tensor:
     """Return `[C, V]` logits in memory of their own."""
     if not fp32_head or hidden.dtype is torch.float32:

@@ -20,7 +20,7 @@ from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.config.model import ModelConfig
 from skyrl_nat.errors import ConfigError
 from skyrl_nat.workers import attention, lora
-from skyrl_nat.workers.logprobs import HeadOptions, token_logprobs
+from skyrl_nat.workers.logprobs import HeadOptions, likeliest_tokens, token_logprobs
 from skyrl_nat.workers.process_group import full_tensor
 from skyrl_nat.workers.residual import keep_residual_in_fp32
 from skyrl_nat.workers.sequence_parallel import ALONE, check_heads
@@ -50,6 +50,8 @@ class PackedCausalLM(nn.Module):
         self.offloads_activations = offloads_activations
         self.ranks = ALONE
         """Who shares the tokens of each micro-batch with this rank."""
+        self.num_likeliest = 0
+        """K > 0 makes `forward` return the likeliest tokens in the place of log-probs and entropies."""
 
     def forward(
         self,
@@ -71,7 +73,8 @@ class PackedCausalLM(nn.Module):
             rows: Borders of the sequences.
 
         Returns:
-            Two `[N]` fp32 tensors aligned with the tokens, 0 where masked.
+            Two `[N]` fp32 tensors aligned with the tokens, 0 where masked. With `num_likeliest`: `[N, K]` ids and
+            log-probs of the likeliest tokens in the place of each, without gradients.
         """
         decoder = self.causal_lm.model
         mine = self.ranks.slice_of(computed)
@@ -87,16 +90,16 @@ class PackedCausalLM(nn.Module):
         # Where the token before each lies in this rank's slice; the first of all is never in the loss.
         before = source.roll(1) - self.ranks.rank * mine.numel()
         places = (loss_mask & (before >= 0) & (before < mine.numel())).nonzero()[:, 0]
-        logprobs, entropies = token_logprobs(
-            hidden[before[places]],
-            self.causal_lm.lm_head.weight,  # type: ignore[union-attr, arg-type]
-            token_ids[places],
-            self.head,
+        weight, states = self.causal_lm.lm_head.weight, hidden[before[places]]  # type: ignore[union-attr]
+        if self.num_likeliest:
+            results = likeliest_tokens(states, weight, self.num_likeliest, self.head)  # type: ignore[arg-type]
+        else:
+            results = token_logprobs(states, weight, token_ids[places], self.head)  # type: ignore[arg-type]
+        own = (
+            values.new_zeros(token_ids.numel(), *values.shape[1:]).index_put((places,), values) for values in results
         )
-        empty = torch.zeros(token_ids.numel(), dtype=torch.float32, device=token_ids.device)
-        own = (empty.index_put((places,), values) for values in (logprobs, entropies))
-        found, spread = (self.ranks.whole(values) for values in own)
-        return found, spread
+        first, second = (self.ranks.whole(values) for values in own)
+        return first, second
 
     def score(self, micro_batch: MicroBatch) -> tuple[Tensor, Tensor]:
         """Call the module on a micro-batch that lies on its device; see `forward`."""

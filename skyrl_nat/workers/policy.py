@@ -12,7 +12,7 @@ from torch import Tensor
 
 from skyrl_nat.batching.micro_batch import MicroBatch
 from skyrl_nat.batching.trained import TrainedTokens
-from skyrl_nat.checkpoint.pretrained import resolve_model, write_hf_folder
+from skyrl_nat.checkpoint.pretrained import resolve_model, stream_hf_folder
 from skyrl_nat.checkpoint.sharded import state_tensors
 from skyrl_nat.config.algorithm import AlgorithmConfig
 from skyrl_nat.config.model import ModelConfig, Offload, OptimizerConfig
@@ -256,19 +256,34 @@ class PolicyWorker(CheckpointedWorker):
     def export_hf(self, folder: str | Path, dtype: str | None = None) -> None:
         """Write a Hugging Face folder with weights, config and tokenizer, and adapters beside them (rank 0 writes).
 
+        Weights are gathered and written tensor by tensor: no rank ever holds all of them.
+
         Args:
             folder: Created if missing.
             dtype: torch dtype name of the weights; None means the master weights'.
         """
         chosen = dtype or str(self.model_config.dtype)
-        weights = self._gathered(self.named_full_tensors(chosen))
+        tensors = self.named_full_tensors(chosen)
         if self.rank == 0:
-            write_hf_folder(Path(folder), resolve_model(self.model_path), weights, chosen)
+            width = getattr(torch, chosen).itemsize
+            sizes = {name: math.prod(full_shape(p)) * width for name, p in checkpoint_parameters(self.module)}
+            stream_hf_folder(Path(folder), resolve_model(self.model_path), tensors, sizes=sizes, dtype=chosen)
+        else:
+            for _ in tensors:
+                pass
         if self.model_config.lora.rank:
-            target = Path(folder) / "adapter" if self.rank == 0 else Path()
-            with self._host[Offload.all].resident():
-                write_adapter(target, self.module, self.model_config.lora, PREFIX, self.model_config.path)
+            self.export_adapter(Path(folder) / "adapter")
         dist.barrier()
+
+    def export_adapter(self, folder: str | Path) -> None:
+        """Write the adapters alone as a folder that PEFT and vLLM load (rank 0 writes).
+
+        Args:
+            folder: Created if missing.
+        """
+        target = Path(folder) if self.rank == 0 else Path()
+        with self._host[Offload.all].resident():
+            write_adapter(target, self.module, self.model_config.lora, PREFIX, self.model_config.path)
 
     def checksums(self, dtype: str | None = None) -> dict[str, str]:
         """Return a digest of every tensor that an engine must compute with, by name; equal on all ranks.

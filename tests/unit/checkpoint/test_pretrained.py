@@ -1,17 +1,19 @@
 """Names of models to folders, and weights to folders."""
 
 import json
+import weakref
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file
 from tiny_model import make_tiny_model
 from transformers import AutoModelForCausalLM
 
 from skyrl_nat.checkpoint import pretrained
-from skyrl_nat.checkpoint.pretrained import BUILTIN_NAME, resolve_model, write_hf_folder
-from skyrl_nat.errors import ConfigError
+from skyrl_nat.checkpoint.pretrained import BUILTIN_NAME, resolve_model, stream_hf_folder, write_hf_folder
+from skyrl_nat.errors import CheckpointError, ConfigError
 
 
 def test_a_complete_folder_is_taken_as_it_is(tmp_path: Path) -> None:
@@ -96,3 +98,36 @@ def test_a_written_folder_loads_with_the_new_weights_and_format(tmp_path: Path) 
     assert loaded.dtype is torch.bfloat16
     for name, parameter in loaded.named_parameters():
         assert torch.equal(parameter, weights[name]), name
+
+
+def test_a_streamed_folder_is_the_written_one_and_holds_one_file_in_memory(tmp_path, monkeypatch):
+    source = make_tiny_model(tmp_path / "source", num_layers=8)
+    weights = load_file(source / "model.safetensors")
+    sizes = {name: tensor.nbytes for name, tensor in weights.items()}
+    monkeypatch.setattr(pretrained, "FILE_BYTES", 30_000)
+    alive = weakref.WeakSet()
+    most = 0
+
+    def tensors():
+        nonlocal most
+        for name, tensor in weights.items():
+            copy = tensor.clone()
+            alive.add(copy)
+            most = max(most, sum(each.nbytes for each in alive))
+            yield name, copy
+
+    stream_hf_folder(tmp_path / "out", source, tensors(), sizes=sizes, dtype="float32")
+    assert len(list((tmp_path / "out").glob("*.safetensors"))) > 2
+    assert most <= 30_000 + 2 * max(sizes.values()) < sum(sizes.values()) / 2
+    found = AutoModelForCausalLM.from_pretrained(tmp_path / "out").state_dict()
+    assert all(torch.equal(found[name], tensor) for name, tensor in weights.items())
+
+
+def test_a_disk_that_refuses_is_told_after_the_last_tensor_has_been_read(tmp_path):
+    source = make_tiny_model(tmp_path / "source")
+    weights = load_file(source / "model.safetensors")
+    (tmp_path / "out").write_text("a file where the folder should be")
+    coming = iter(weights.items())
+    with pytest.raises(CheckpointError, match="must be written to"):
+        stream_hf_folder(tmp_path / "out", source, coming, sizes=dict.fromkeys(weights, 4), dtype="float32")
+    assert next(coming, None) is None
