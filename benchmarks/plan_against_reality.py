@@ -360,7 +360,7 @@ def render(page: str, table: list[dict[str, Any]]) -> str:
 def main() -> int:
     """Write table and page, or compare."""
     table = rows()
-    text = json.dumps(table, indent=1) + "\n"
+    text = json.dumps({"predictions": table}, indent=1) + "\n"
     page = PAGE.read_text(encoding="utf-8")
     rendered = render(page, table)
     if "--check" in sys.argv[1:]:

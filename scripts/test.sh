@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Install what the tests need, then run them.
 #
-#   usage: bash scripts/test.sh            all tests that need no GPU (those that do: tests/gpu)
+#   usage: bash scripts/test.sh            all tests that need no GPU (those that do: tests/gpu), but for the long ones
 #          bash scripts/test.sh unit       unit tests alone
+#          bash scripts/test.sh long       the long ones: `vllm serve` on a CPU, exports of real runs
 #          bash scripts/test.sh gguf       those of llama.cpp, which is compiled first: some minutes, and a C++ compiler
 #          bash scripts/test.sh [pytest arguments]
 set -euo pipefail
@@ -11,12 +12,13 @@ bash "$root/scripts/setup.sh"
 cd "$root"
 case "${1:-}" in
   unit) shift; set -- tests/unit "$@" ;;
+  long) shift; set -- tests/integration -m long "$@" ;;
   gguf)
     shift
     .venv/bin/python -c "import llama_cpp" 2>/dev/null ||
       CMAKE_ARGS="-DLLAVA_BUILD=OFF" .venv/bin/pip install --quiet llama-cpp-python==0.3.36
     set -- tests/unit/engines/test_gguf.py tests/unit/export/test_gguf_files.py "$@"
     ;;
-  "") set -- tests/unit tests/integration tests/security tests/chaos --durations=25 ;;
+  "") set -- tests/unit tests/integration tests/security tests/chaos -m "not long" --durations=25 ;;
 esac
 exec .venv/bin/python -m pytest "$@"

@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM
 
 from skyrl_nat.cli import main
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 ADAPTERS = ("model.lora.rank=4", "model.lora.targets=[q_proj,up_proj]")
 SHORT = ("trainer.steps=1", "name=adapted", "checkpoint.save_final=true", "evaluation.before_and_after=false")
 QUICK = ("--engines", "hf", "--prompts", "2", "--tokens", "4")

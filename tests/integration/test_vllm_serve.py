@@ -21,7 +21,7 @@ from skyrl_nat.errors import ConfigError
 from skyrl_nat.rollouts.chat import ChatCodec
 from skyrl_nat.types import Completion, GenerationRequest, SamplingParams
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(900)]
 MAX_TOKENS = 4096
 OVERRIDES = (
     "engine=vllm",

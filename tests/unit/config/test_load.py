@@ -52,7 +52,10 @@ def test_overrides_reach_through_an_experiment():
         ("+engine.extra.speculative_config.method=ngram", "engine.num_speculative_tokens must be 0"),
         ("name=a/b", "name must be one folder name without slashes, got 'a/b'"),
         ("tracking.wandb_mode=maybe", "tracking.wandb_mode must be online, offline or disabled, got 'maybe'"),
-        ("tracking.backends=[csv]", "tracking.backends must hold only jsonl, console, tensorboard, wandb, got 'csv'"),
+        (
+            "tracking.backends=[csv]",
+            "tracking.backends must hold only jsonl, console, tensorboard, wandb, prometheus, got 'csv'",
+        ),
     ],
 )
 def test_impossible_values_are_refused_in_one_sentence(override: str, sentence: str):

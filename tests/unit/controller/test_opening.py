@@ -256,7 +256,7 @@ def run_at(folder: Path, step: int) -> Run:
     for number in (2, 4):
         evaluating._record(folder / EVALUATIONS, summarize(number, []))
     run.rewound = []  # type: ignore[attr-defined]
-    run.tracker = SimpleNamespace(rewind=run.rewound.append)  # type: ignore[assignment,attr-defined]
+    run.tracker = SimpleNamespace(rewind=run.rewound.append, watch=lambda live: None)  # type: ignore[assignment,attr-defined]
     return run
 
 
