@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import os
 import shutil
 import socket
 import subprocess
@@ -13,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
+import debian
 
 UP_S = 60.0
 
@@ -25,14 +24,7 @@ def programs(folder: Path) -> Path:
     """
     if shutil.which("prometheus") and (found := shutil.which("promtool")):
         return Path(found).parent
-    if os.geteuid() or not shutil.which("apt-get"):
-        pytest.skip("Prometheus is not installed, and only root on Debian can fetch it here")
-    subprocess.run(["apt-get", "update", "-qq"], check=True)
-    subprocess.run(
-        ["apt-get", "download", "-qq", "-o", "APT::Sandbox::User=root", "prometheus"], check=True, cwd=folder
-    )
-    [package] = folder.glob("prometheus_*.deb")
-    subprocess.run(["dpkg", "-x", str(package), str(folder)], check=True)
+    debian.unpack("Prometheus", "prometheus", folder)
     return folder / "usr" / "bin"
 
 
