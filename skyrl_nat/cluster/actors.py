@@ -1,7 +1,6 @@
 """The only file that turns plain worker classes into Ray actors."""
 
 import gc
-import importlib
 import inspect
 import os
 import signal
@@ -21,6 +20,7 @@ from skyrl_nat.cluster.last_words import num_memory_kills, own_log
 from skyrl_nat.cluster.lines import Answer, Exchange, Request
 from skyrl_nat.cluster.placement import PlacementPlan, Slot, visible_devices
 from skyrl_nat.cluster.session import node_name
+from skyrl_nat.cluster.worker_imports import import_worker
 from skyrl_nat.monitoring import spans
 
 COMPUTING = ("policy", "engine")
@@ -43,7 +43,7 @@ class _Host:
         self._log, self._memory_kills = own_log(), num_memory_kills()
         self._stacks = watch_for_stack_dumps()
         module, name = factory.split(":")
-        self._target = getattr(importlib.import_module(module), name)(**kwargs)
+        self._target = getattr(import_worker(module), name)(**kwargs)
         gc.collect()
         gc.freeze()  # modules are not looked through again and again
 
