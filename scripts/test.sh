@@ -3,7 +3,7 @@
 #
 #   usage: bash scripts/test.sh            all tests that need no GPU (those that do: tests/gpu), but for the long ones
 #          bash scripts/test.sh unit       unit tests alone
-#          bash scripts/test.sh long       the long ones: `vllm serve` on a CPU, exports of real runs
+#          bash scripts/test.sh long       the long ones: more runs of the same kinds, every bar, every export; over an hour
 #          bash scripts/test.sh gguf       those of llama.cpp, which is compiled first: some minutes, and a C++ compiler
 #          bash scripts/test.sh [pytest arguments]
 set -euo pipefail

@@ -18,7 +18,7 @@ def import_worker(name: str) -> ModuleType:
     """
     unused = [package for package in UNUSED if name.startswith(OF_TRANSFORMERS) and package not in sys.modules]
     # What `sys.modules` holds None for counts as not installed.
-    sys.modules.update(dict.fromkeys(unused))  # pyright: ignore[reportArgumentType]
+    sys.modules.update(dict.fromkeys(unused))  # pyright: ignore[reportCallIssue, reportArgumentType]
     try:
         return importlib.import_module(name)
     finally:

@@ -206,7 +206,7 @@ UNTRACKED = Chain(
         cell
         for phase in PHASES
         for cell in (
-            Cell(fault="tracker down", phase=phase, is_fast=phase == "train"),
+            Cell(fault="tracker down", phase=phase),
             Cell(fault="SIGTERM twice", phase=phase, expects=STOPPED),
         )
     ),
@@ -234,7 +234,7 @@ LOSSY = Chain(
     overrides=("optimizer.max_skipped_steps=2", "recovery.stall_timeout_s=8", "recovery.on_stall=refill"),
     cells=(
         Cell(fault="NaN gradient", victim="policy", phase="train"),
-        *_hit("hangs", "environment", "rollout", fast=("rollout",)),
+        *_hit("hangs", "environment", "rollout"),
         Cell(fault="exception", victim="reward", phase="rollout", times=30),
         Cell(fault="exception", victim="environment", phase="rollout", times=30),
         Cell(fault="NaN gradient", victim="policy", phase="train", times=2, expects=(3, r"gradients must be finite")),
@@ -246,7 +246,7 @@ BACKGROUND = Chain(
     name="background",
     overrides=("checkpoint.asynchronous=true",),
     cells=(
-        *_killed("policy", "background save", fast=("background save",)),
+        *_killed("policy", "background save"),
         *_stopped("policy", "background save"),
         _ended("background save"),
         Cell(fault="SIGTERM twice", phase="background save", expects=STOPPED),
@@ -265,7 +265,7 @@ NODES = Chain(
         "recovery.node_timeout_s=60",
     ),
     cells=(
-        *_hit("network cut", "other node", *PHASES, fast=("rollout",)),
+        *_hit("network cut", "other node", *PHASES),
         *_raised("network cut", "policy's node", "train"),
     ),
 )
@@ -320,7 +320,7 @@ AHEAD = Chain(
     staleness=1,
     overrides=("trainer.staleness=1",),
     cells=(
-        *_killed("policy", *STEPPING, fast=("train",)),
+        *_killed("policy", *STEPPING),
         *_killed("engine", *STEPPING),
         *(_ended(phase) for phase in STEPPING),
     ),
@@ -341,7 +341,7 @@ RANKS = Chain(
     is_exact=False,
     overrides=("cluster.num_policy_ranks=2", "algorithm.kl_coefficient=0.01"),
     cells=(
-        *(Cell(fault="SIGKILL", victim="policy", rank=1, phase=phase, is_fast=phase == "train") for phase in USING),
+        *(Cell(fault="SIGKILL", victim="policy", rank=1, phase=phase) for phase in USING),
         *(Cell(fault="SIGSTOP for ever", victim="policy", rank=1, phase=phase) for phase in USING),
         *_killed("reference", *USING),
     ),

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import small_run
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 
 def ablate(folder: Path) -> subprocess.CompletedProcess[str]:

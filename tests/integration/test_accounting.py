@@ -55,6 +55,7 @@ def test_colocated_ranks_and_engines_take_turns_and_every_token_is_counted(folde
     assert counted == pytest.approx(sum(t["num_prompt_tokens"] + t["num_completion_tokens"] for t in played))
 
 
+@pytest.mark.long
 def test_overlapped_processes_are_devices_of_their_own(folder: Path) -> None:
     small_run.run(folder, "name=ahead", "trainer.staleness=1", "cluster.num_policy_ranks=2", *PLAIN)
     for entry in small_run.metrics(folder, "ahead"):
@@ -65,6 +66,7 @@ def test_overlapped_processes_are_devices_of_their_own(folder: Path) -> None:
             assert sum(entry[f"{prefix}/{part}/share"] for part in PARTS) == pytest.approx(1.0, abs=1e-6)
 
 
+@pytest.mark.long
 def test_engines_on_one_device_are_busy_together_not_twice(folder: Path) -> None:
     shared = ("cluster.num_engines=2", "cluster.num_engines_per_gpu=2")
     small_run.run(folder, "name=shared", *shared, *PLAIN)
@@ -72,6 +74,7 @@ def test_engines_on_one_device_are_busy_together_not_twice(folder: Path) -> None
         check_sums(entry, num_devices=1)
 
 
+@pytest.mark.long
 def test_an_environment_that_sleeps_is_idle_time(folder: Path) -> None:
     tasks = folder / "sleepy"
     tasks.mkdir()

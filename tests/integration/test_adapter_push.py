@@ -25,7 +25,7 @@ from skyrl_nat.weight_sync.base import tensor_digest
 from skyrl_nat.weight_sync.direct import DirectTransport
 from skyrl_nat.weight_sync.host import HostTransport
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 LORA = LoraConfig(rank=3, targets=["q_proj", "o_proj", "gate_proj", "down_proj"])
 """A rank that vLLM fills up, and parts of fused layers."""
 TOLERANCE = 1e-4

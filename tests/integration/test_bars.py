@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tiny_model import make_tiny_model
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[2]
 SMALL = ("engine=hf", "weight_sync=host")
 

@@ -10,7 +10,7 @@ from letter_family import write_letter_tasks
 
 from skyrl_nat.cluster.last_words import MEMORY_HINT
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 MAX_RESTARTS = 2
 LIMITS = (

@@ -76,6 +76,7 @@ def test_a_checkpoint_has_the_figures_of_the_runs_own_evaluation(folder: Path, e
         assert logged[f"eval/{name}"] == again[f"eval/{name}"] == value, name
 
 
+@pytest.mark.long
 def test_twice_are_the_same_files_and_only_seconds_differ(folder: Path, evaluated: Path):
     evaluate(folder, str(folder / "runs" / "one"), "--samples", "2", "--out", str(folder / "second"))
     assert len(files_of(evaluated)) > 6
@@ -98,6 +99,7 @@ def test_an_evaluation_that_is_killed_goes_on_where_it_was(folder: Path, evaluat
     assert files_of(folder / "killed") == files_of(evaluated)
 
 
+@pytest.mark.long
 def test_a_models_folder_is_what_the_run_began_with(folder: Path):
     """The evaluation before the first step; nothing but the evaluation's folder is made."""
     overrides = [text for text in small_run.arguments(folder) if not text.startswith("model.path")]
@@ -125,6 +127,7 @@ def test_bad_input_is_one_sentence(folder: Path, arguments: list[str], sentence:
     assert sentence in done.stderr and len(done.stderr.strip().splitlines()) == 1
 
 
+@pytest.mark.long
 def test_another_model_in_the_same_folder_is_refused(folder: Path, evaluated: Path):
     other = make_tiny_model(folder / "other", seed=5, hidden_size=64)
     overrides = [text for text in small_run.arguments(folder) if not text.startswith("model.path")]

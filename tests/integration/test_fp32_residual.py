@@ -58,6 +58,7 @@ def own_rounding(folder: Path, prompts: list[list[int]], answers: list[Completio
     return float((exact - played)[mask].abs().mean())
 
 
+@pytest.mark.long
 def test_an_engine_in_bf16_comes_nearer_to_exact_log_probs() -> None:
     pytest.importorskip("vllm")
     folder = resolve_model("smollm2-135m-instruct")

@@ -115,6 +115,7 @@ def test_a_rollout_of_the_openai_client_is_trained_on_the_tokens_that_engines_sa
     play_and_train(tmp_path, check)
 
 
+@pytest.mark.long
 def test_the_client_and_the_environment_play_the_same_rollouts(tmp_path: Path, seen: Seen) -> None:
     async def check(run: Run) -> None:
         by_client = await play(run, 2)
@@ -133,6 +134,7 @@ def test_the_client_and_the_environment_play_the_same_rollouts(tmp_path: Path, s
     play_and_train(tmp_path, check)
 
 
+@pytest.mark.long
 def test_a_client_that_goes_away_ends_its_generation_in_the_engines_actor(tmp_path: Path, seen: Seen) -> None:
     async def counts_become(group: ActorGroup, expected: tuple[int, int]) -> None:
         async with asyncio.timeout(60):

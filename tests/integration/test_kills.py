@@ -40,6 +40,7 @@ def goes_on(folder, process, number: int = 3) -> None:
     assert found == list(range(1, len(found) + 1))
 
 
+@pytest.mark.long
 def test_sigterm_to_one_rank_of_the_policy_is_left_to_the_controller(folder, run):
     """CK-11."""
     rank = small_run.pid_of(folder, "hurt", "policy")
@@ -49,6 +50,7 @@ def test_sigterm_to_one_rank_of_the_policy_is_left_to_the_controller(folder, run
     assert psutil.pid_exists(rank)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("role", ["environment", "engine", "policy"])
 def test_a_worker_that_stands_still_is_replaced_and_the_run_goes_on(folder, run, role: str):
     """RY-07. A policy rank takes the run back to its newest checkpoint, others lose at most the rollouts in them.
@@ -82,6 +84,7 @@ def test_sigterm_saves_the_step_in_flight_and_a_second_one_does_not_break_it(fol
     assert steps(folder, "hurt") == list(range(1, reached + 2))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 def test_usr1_in_advance_makes_two_ranks_save_one_step_once_within_the_grace(folder):
     """CK-11: before and after it, signals to the second rank alone change nothing."""

@@ -10,7 +10,7 @@ import pytest
 import small_run
 from marked_processes import processes_with, require_none
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 MARK = "SKYRL_NAT_TEST_RUN"
 EMPTY_S = 15.0

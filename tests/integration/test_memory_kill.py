@@ -12,7 +12,7 @@ from skyrl_nat.cluster.session import ray_session
 from skyrl_nat.config.load import load_config
 from skyrl_nat.errors import LostWorkerError
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 MIB = 2**20
 ROOM_MIB = 2048
 """What may be taken beside what is in use now; Ray and an actor take half of it."""

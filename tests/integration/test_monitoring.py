@@ -21,7 +21,7 @@ from prometheus_server import Prometheus, programs, running, wait_until
 from skyrl_nat.monitoring.deployment_metrics import DeploymentMetrics
 from skyrl_nat.monitoring.set_up import ASSETS, write_assets
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 SETTINGS = (
     "name=watched",

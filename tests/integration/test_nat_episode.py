@@ -135,6 +135,7 @@ def test_scripted_policy_writes_an_agent_from_first_turn_to_full_reward(
     assert "notes.txt" in group.rollouts[0].artifact["files"]
 
 
+@pytest.mark.long
 def test_openai_client_plays_the_same_episode_through_the_gateway(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,7 @@ import small_run
 from listening import listening_with
 from slurm_cluster import free_ports
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 PROGRAM = """
 import sys

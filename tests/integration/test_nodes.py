@@ -18,7 +18,7 @@ from skyrl_nat.cluster.placement import PlacementPlan
 from skyrl_nat.cluster.session import reserved
 from skyrl_nat.errors import WorkerError
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 TWO_NODES = (
     "cluster.num_nodes=2",

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from notebook_cells import stored_outputs
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 ROOT = Path(__file__).parents[2]
 NOTEBOOK = ROOT / "examples/nat_agent_creation/environment.ipynb"

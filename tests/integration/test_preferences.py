@@ -22,6 +22,9 @@ LORA = ("model.lora.rank=8", "optimizer.lr=1e-2")
 RECORDED = "environment.recorded_files=[rows.jsonl]"
 
 
+pytestmark = pytest.mark.long
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_tiny_model(tmp_path_factory.mktemp("model"), hidden_size=64, tie_word_embeddings=False)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 ROOT = Path(__file__).parents[2]
 FILES = ("train.parquet", "validation.parquet", "train_episodes.jsonl", "validation_episodes.jsonl", "report.json")
 

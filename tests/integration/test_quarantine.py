@@ -9,7 +9,7 @@ from letter_family import NAME
 from skyrl_nat.data.specs import write_tasks
 from skyrl_nat.types import Task
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 
 def test_a_poisoned_task_is_put_aside_and_listed_and_stays_aside_after_a_resume(tmp_path):

@@ -160,6 +160,7 @@ def test_job_uploads_code_alone_trains_and_leaves_nothing_behind(dashboard, fold
     wait_until(lambda: not workers(folder), "the workers of a finished job must be gone")
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_job_that_is_stopped_takes_its_workers_along_and_nobody_elses(dashboard, folder):
     """RY-08: `ray job stop` asks the REST service, as every client does."""

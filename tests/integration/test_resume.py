@@ -151,6 +151,7 @@ def test_killed_at_every_point_the_run_is_the_undisturbed_one_bit_for_bit(folder
     assert not list(run.rglob("*.part"))
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_what_adapts_and_what_is_left_out_goes_on_where_it_was(folder: Path):
     """A KL coefficient that moves, groups left out as flat, and tasks that come easy ones first."""
@@ -177,6 +178,7 @@ def test_what_adapts_and_what_is_left_out_goes_on_where_it_was(folder: Path):
     assert len({entry["loss/kl_coefficient"] for entry in metrics}) == NUM_STEPS
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_from_one_rank_to_two_and_back_a_run_goes_on(folder: Path, undisturbed: Path):
     """CK-08. Every start has its own run in WandB, whose id is in the checkpoints of that start."""
@@ -205,6 +207,7 @@ def test_from_one_rank_to_two_and_back_a_run_goes_on(folder: Path, undisturbed: 
     assert ids == [starts[number].name.rpartition("-")[2] for number in (0, 1, 1, 2)]
 
 
+@pytest.mark.long
 def test_a_checkpoint_that_is_evaluated_stays_though_newer_ones_are_saved(folder: Path, undisturbed: Path):
     """CK-10: keep 1; saved while `evaluate` loads, another process."""
     run = folder / "runs" / "evaluated"
@@ -227,6 +230,7 @@ def test_a_checkpoint_that_is_evaluated_stays_though_newer_ones_are_saved(folder
     assert [path.name for path in checkpoints.all()] == [f"step_{NUM_STEPS + 2:06d}"]
 
 
+@pytest.mark.long
 def test_killed_while_a_checkpoint_is_written_beside_training_it_is_the_same_run(folder: Path, undisturbed: Path):
     """CK-01, CK-02: nothing half counts, the last complete one is still there, and what is complete is exact."""
     for point, step in (("checkpoint", 2), ("manifest", 3)):
@@ -250,6 +254,7 @@ def test_a_finished_run_is_not_trained_again(folder: Path, undisturbed: Path):
     assert {path: path.stat().st_mtime_ns for path in undisturbed.rglob("*")} == before
 
 
+@pytest.mark.long
 def test_run_ahead_of_its_trainer_loses_no_rollout_and_trains_none_twice(folder: Path):
     """Which policy played a group may differ from an undisturbed run; which groups are trained, and when, may not."""
     kill_at(folder, "training", NUM_STEPS - 1, *AHEAD)
@@ -268,6 +273,7 @@ def test_run_ahead_of_its_trainer_loses_no_rollout_and_trains_none_twice(folder:
     assert all(found[name] == tokens for name, tokens in kept.items() if name in found)
 
 
+@pytest.mark.long
 def test_a_step_of_a_resumed_run_is_trained_again_from_its_folder(folder: Path):
     """On workers of its own, reference included; `tests/unit/controller/test_replay.py` has the cases."""
     run = folder / "runs" / "ahead"

@@ -106,6 +106,7 @@ def _events(running, job_id, last):
     return urllib.request.Request(f"http://127.0.0.1:{running.port}/training/{job_id}/events", headers=headers)
 
 
+@pytest.mark.long
 def test_job_whose_trainer_is_killed_has_failed_and_the_next_one_runs(running):
     job = running.submit()
     running.wait(lambda: bool(trainers(running.root)), "it must begin")
@@ -118,6 +119,7 @@ def test_job_whose_trainer_is_killed_has_failed_and_the_next_one_runs(running):
     running.wait_job(waiting["id"], "cancelled")
 
 
+@pytest.mark.long
 def test_everything_listens_on_the_loopback_address_and_ray_asks_for_its_word(running):
     found = listening_with(MARK, str(running.folder))
     assert found

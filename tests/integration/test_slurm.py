@@ -68,6 +68,7 @@ def test_bad_input_ends_the_job_with_the_trainers_exit_code_before_ray_starts(sl
     assert "Ray" not in slurm.output(job)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_usr1_ahead_of_the_time_limit_saves_and_what_was_asked_for_is_there_letter_by_letter(slurm, folder):
     """CK-11, CF-01: as `--signal=USR1@60` sends it, here to every process of the job on both nodes at once."""

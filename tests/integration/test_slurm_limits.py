@@ -9,7 +9,7 @@ from letter_family import write_letter_tasks
 from slurm_cluster import SlurmCluster
 from slurm_jobs import nothing_starts, require_empty, require_saved, saves_and_is_put_back, steps, submit, wait_for_step
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 BACK_S = 20
 """What is put back waits so long, see `conftest.slurm`."""

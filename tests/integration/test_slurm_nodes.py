@@ -17,7 +17,7 @@ from ray.core.generated import gcs_service_pb2
 from slurm_jobs import submit, wait_for_step
 from strangers import NOT_THERE, OF_GRPC, REFUSED, Channel, grpc_answers, http_answers, is_store
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 
 UNAUTHORIZED = 401
 NODES = "/ray.rpc.NodeInfoGcsService/GetAllNodeInfo"

@@ -26,7 +26,7 @@ from skyrl_nat.rollouts.chat import ChatCodec
 from skyrl_nat.sandbox.launch import find_python
 from skyrl_nat.types import Completion, FinishReason, GenerationRequest, Rollout, Task
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 ROOT = Path(__file__).resolve().parents[2]
 
 

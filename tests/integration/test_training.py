@@ -75,6 +75,7 @@ def test_on_policy_ratio_is_one_and_nothing_is_clipped(four_steps):
         assert entry["rollout/staleness/max"] == 0
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shared", [1, 2])
 def test_two_ranks_give_the_loss_of_one(folder, four_steps, shared):
     """Row 2: same rollouts, same loss and gradient on any number of ranks, which may share micro-batches."""
@@ -95,6 +96,7 @@ def test_stopped_and_resumed_run_trains_what_an_uninterrupted_one_does(folder, f
     assert without_times(small_run.metrics(folder, "halves")) == without_times(four_steps)
 
 
+@pytest.mark.long
 def test_stopped_and_resumed_run_with_everything_offloaded_trains_the_same(folder, four_steps):
     """A checkpoint is written from host memory; a reference would move as well."""
     for steps in (2, 4):
@@ -106,6 +108,7 @@ def test_stopped_and_resumed_run_with_everything_offloaded_trains_the_same(folde
     assert without_times(found) == without_times(four_steps)
 
 
+@pytest.mark.long
 @pytest.mark.skipif(importlib.util.find_spec("deepspeed") is None, reason="needs deepspeed")
 def test_under_deepspeed_a_run_stopped_and_resumed_on_two_ranks_trains_what_fsdp2_does_on_one(folder, four_steps):
     deepspeed = ("cluster.strategy=deepspeed", "cluster.num_policy_ranks=2", "weight_sync.verify_checksums=true")
@@ -129,6 +132,7 @@ def test_run_folder_is_never_overwritten(folder, four_steps):
     assert "already holds a run. Use resume=latest or another name" in output
 
 
+@pytest.mark.long
 def test_folders_whose_paths_are_too_long_for_sockets_hold_a_run(folder, monkeypatch):
     """RY-02: 120 characters each for what is temporary and for the run."""
     temporary, root = folder / ("t" * 120), folder / ("r" * 120)

@@ -32,6 +32,7 @@ def test_kl_run_on_a_disaggregated_placement_starts_at_zero_and_moves_away(tmp_p
         assert entry["loss/total"] == pytest.approx(expected, rel=1e-6, abs=1e-9)
 
 
+@pytest.mark.long
 def test_lora_run_measures_distance_from_its_own_base_and_goes_on_from_a_checkpoint(tmp_path):
     lora = (
         "name=lora",
@@ -52,6 +53,7 @@ def test_lora_run_measures_distance_from_its_own_base_and_goes_on_from_a_checkpo
     assert "reference" not in roles, "no second model"
 
 
+@pytest.mark.long
 def test_lora_run_on_vllm_pushes_the_adapters_alone(tmp_path):
     make_tiny_model(tmp_path / "model", hidden_size=128)
     lora = (
@@ -67,6 +69,7 @@ def test_lora_run_on_vllm_pushes_the_adapters_alone(tmp_path):
     assert apart[0]["weights/pushed_mib"] < 0.3 * summed[0]["weights/pushed_mib"]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(500)
 def test_vllm_that_dies_or_stands_still_is_replaced_and_leaves_no_process_behind(tmp_path):
     """The engine's actor, vLLM under it, and vLLM that hangs, of which the actor knows nothing."""
@@ -101,6 +104,7 @@ def hurt_vllm(folder, number: signal.Signals, is_inside: bool, process) -> None:
     assert not alive, alive
 
 
+@pytest.mark.long
 def test_the_doctor_passes_a_sound_config_and_fails_a_bound_that_it_cannot_meet(tmp_path):
     process = small_run.start(tmp_path, command="doctor")
     output, _ = process.communicate(timeout=240)

@@ -89,6 +89,7 @@ def history(folder: Path) -> list[dict[str, float]]:
 POINTS = [{"step": float(step), "a": 10.0 * step} for step in (1, 2, 3, 2, 4)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("key", ["", "local-" + "0123456789" * 4], ids=["no key and no terminal", "no network"])
 def test_wandb_out_of_reach_delays_the_start_by_less_than_half_a_minute_and_keeps_every_point(tmp_path, key: str):
     """LG-02."""
@@ -100,6 +101,7 @@ def test_wandb_out_of_reach_delays_the_start_by_less_than_half_a_minute_and_keep
     assert output.count("training goes on") == 1
 
 
+@pytest.mark.long
 def test_a_service_that_dies_loses_no_point(tmp_path):
     """LG-02: WandB's service is killed between two steps, with what it had not written yet."""
     _, output = track(tmp_path, "offline", "dies")

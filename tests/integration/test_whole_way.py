@@ -23,7 +23,7 @@ from transformers import AutoModelForCausalLM
 from skyrl_nat.deploy.policy_client import Endpoint, PolicyClient
 from skyrl_nat.types import GenerationRequest, SamplingParams
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 SHORT = ("name=trained", "checkpoint.save_final=true", "evaluation.before_and_after=false")
 NUM_TOKENS = 8
 PROMPTS = ([1, 17, 44, 90], [1, 5, 6, 7, 8, 9])

@@ -98,7 +98,7 @@ def test_a_slow_call_holds_nobody_up() -> None:
 OURS, THEIRS = DeadlineError("no answer"), ValueError(threading.Lock())
 
 
-@pytest.mark.parametrize(("error", "cause"), [(OURS, OURS), (THEIRS, f"ValueError: {THEIRS}")])
+@pytest.mark.parametrize(("error", "cause"), [(OURS, OURS), (THEIRS, f"ValueError: {THEIRS}")], ids=["ours", "theirs"])
 def test_an_error_is_that_of_its_own_call_and_what_may_not_travel_is_its_text(
     error: Exception, cause: Exception | str
 ) -> None:
