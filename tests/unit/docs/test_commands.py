@@ -36,7 +36,7 @@ def composed(*overrides: str) -> None:
 
 @cache
 def parser() -> argparse.ArgumentParser:
-    return cli._parser()
+    return cli.command_parser()
 
 
 def test_every_command_is_of_a_known_kind():
