@@ -30,7 +30,8 @@ class SandboxConfig:
     container_image: str = ""
     """Image for `docker`, `podman` or `apptainer`; empty lets podman and apptainer run this machine's own `/usr`."""
     python: str = ""
-    """Interpreter of the sandbox's own virtual environment (the one that has NAT); empty means `.venv-nat`."""
+    """Interpreter of the sandbox's own virtual environment (the one that has NAT); empty means what the environment
+    variable SKYRL_NAT_SANDBOX_PYTHON names, else `.venv-nat` in the checkout or beside the trainer's environment."""
     num_servers: int = 1
     """Preloaded fork servers per reward or environment worker."""
     job_timeout_s: float = 20.0
