@@ -63,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     """Return the options; overrides may stand anywhere, which argparse allows only before the first option."""
-    parser = _parser()
+    parser = command_parser()
     options, rest = parser.parse_known_args(arguments)
     if rest and (not hasattr(options, "overrides") or any(text.startswith("-") for text in rest)):
         parser.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -72,7 +72,8 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return options
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_parser() -> argparse.ArgumentParser:
+    """Return the parser of all commands."""
     parser = argparse.ArgumentParser(prog="skyrl-nat", description="Train agents that write NAT agents, with GRPO.")
     parser.set_defaults(goes_on="resume=latest")
     commands = parser.add_subparsers(required=True, metavar="command")

@@ -10,43 +10,66 @@ class Advantage(StrEnum):
     """Keys of `algorithms.advantages.ADVANTAGES`."""
 
     grpo = "grpo"
+    """Rewards minus the group's mean, divided by its sample standard deviation."""
     dr_grpo = "dr_grpo"
+    """Rewards minus the group's mean, not divided."""
     rloo = "rloo"
+    """Each reward minus the mean of the others of its group."""
     maxrl = "maxrl"
+    """Rewards minus the group's mean, divided by that mean; needs rewards that are not negative."""
     reinforce = "reinforce"
+    """The rewards themselves, as a discounted reward to go; meant for `whiten_advantages`."""
 
 
 class PolicyLoss(StrEnum):
     """Keys of `algorithms.losses.POLICY_LOSSES`."""
 
     ppo_clip = "ppo_clip"
+    """The clipped surrogate per token, dual-clipped where `dual_clip` is set."""
     gspo = "gspo"
+    """The clipped surrogate with one ratio per sequence."""
     cispo = "cispo"
+    """The clipped ratio is a constant weight, so that clipped tokens keep their gradient."""
     sapo = "sapo"
+    """The ratio passes a soft gate; nothing is clipped."""
     clip_cov = "clip_cov"
+    """`ppo_clip` without the gradient of some tokens of high covariance."""
     kl_cov = "kl_cov"
+    """The surrogate without a clip, plus a penalty on the tokens of highest covariance."""
     importance_sampling = "importance_sampling"
+    """Ratio times advantage, nothing clipped."""
     reinforce = "reinforce"
+    """Log-prob times advantage: no ratio, nothing clipped."""
     cross_entropy = "cross_entropy"
+    """Supervised fine-tuning on recorded rollouts; advantages are not read."""
     kto = "kto"
+    """Kahneman-Tversky's loss of recorded rollouts, against a reference."""
 
 
 class Reduction(StrEnum):
     """Keys of `algorithms.reduction.REDUCTIONS`."""
 
     token_mean = "token_mean"
+    """Every loss token of the optimizer step counts the same."""
     sequence_mean = "sequence_mean"
+    """Every rollout counts the same."""
     sequence_mean_token_sum = "sequence_mean_token_sum"
+    """A rollout's sum of tokens divided by `max_tokens_divisor`, then the mean over rollouts."""
     prompt_mean = "prompt_mean"
+    """Every group counts the same."""
 
 
 class KlEstimator(StrEnum):
     """Keys of `algorithms.kl.KL_ESTIMATORS`."""
 
     k1 = "k1"
+    """The log-ratio: unbiased, may be negative; for the reward."""
     k2 = "k2"
+    """Half its square: biased as a value, right as a loss."""
     k3 = "k3"
+    """exp(-d) - 1 + d of the log-ratio d: unbiased, never negative."""
     abs = "abs"
+    """Its absolute value: biased, never negative."""
 
 
 class OldLogprobs(StrEnum):
@@ -64,11 +87,17 @@ class Correction(StrEnum):
     """`none`, or a key of `algorithms.off_policy.CORRECTIONS`."""
 
     none = "none"
+    """No correction."""
     token_tis = "token_tis"
+    """Each token's trainer/rollout ratio, capped at `correction_high`."""
     sequence_tis = "sequence_tis"
+    """The product of a sequence's ratios, capped at `correction_high`."""
     icepop = "icepop"
+    """Each token's ratio within the bounds, else 0."""
     geometric_mask = "geometric_mask"
+    """1 along sequences whose geometric mean ratio lies within the bounds, else 0."""
     product_mask = "product_mask"
+    """The product of a sequence's ratios where it lies within the bounds, else 0."""
 
 
 class DynamicSampling(StrEnum):
@@ -90,9 +119,13 @@ class AlgorithmConfig:
     name: str = "grpo"
     """Only for logs."""
     advantage: Advantage = Advantage.grpo
+    """How rewards of a group become advantages; the offline losses read none."""
     policy_loss: PolicyLoss = PolicyLoss.ppo_clip
+    """What is minimised for every token; it decides which of the constants below are read."""
     reduction: Reduction = Reduction.token_mean
+    """How losses of tokens become one number, that is, which rollouts weigh more."""
     old_logprobs: OldLogprobs = OldLogprobs.current
+    """Where the denominator of the ratio comes from, and so whether a batch costs a pass more."""
     whiten_advantages: bool = False
     """Centre and scale advantages over all loss tokens of the batch (REINFORCE++)."""
     gamma: float = 1.0
@@ -113,6 +146,7 @@ class AlgorithmConfig:
     covariance_low: float = 1.0
     """Range of covariances that `clip_cov` selects from."""
     covariance_high: float = 5.0
+    """Upper end of that range; above `covariance_low`."""
     kl_cov_coefficient: float = 1.0
     """Weight of `kl_cov`'s penalty."""
     kto_beta: float = 0.1
@@ -162,6 +196,7 @@ class AlgorithmConfig:
     overlong_penalty: float = 1.0
     """Weight of that penalty; it enters advantages, never a logged reward or a filter."""
     dynamic_sampling: DynamicSampling = DynamicSampling.off
+    """What happens to groups that teach nothing because all their rewards are equal."""
 
     def __post_init__(self) -> None:
         coerce_enums(self)

@@ -19,20 +19,25 @@ class Placement(StrEnum):
     """Whether engines and trainer share devices."""
 
     colocated = "colocated"
+    """Engines and policy take turns on the same devices."""
     disaggregated = "disaggregated"
+    """Engines have devices of their own and may sample while the policy trains."""
 
 
 class Device(StrEnum):
     """Where tensors live."""
 
     cpu = "cpu"
+    """Main memory and cores."""
     cuda = "cuda"
+    """NVIDIA GPUs."""
 
 
 class Strategy(StrEnum):
     """Who lays the model in training out over the ranks."""
 
     fsdp2 = "fsdp2"
+    """PyTorch's fully sharded data parallel, second version."""
     deepspeed = "deepspeed"
     """ZeRO-3 of the library DeepSpeed."""
 
@@ -55,25 +60,33 @@ class ClusterConfig:
     """Section `cluster`."""
 
     placement: Placement = Placement.colocated
+    """Whether engines share the policy's devices."""
     device: Device = Device.cpu
+    """What policy and engines compute on."""
     num_nodes: int = 1
+    """Machines that workers are placed on."""
     num_gpus_per_node: int = 0
     """0 on machines without GPUs."""
     num_policy_ranks: int = 1
     """Ranks of the policy (and of the reference, if any)."""
     strategy: Strategy = Strategy.fsdp2
-    """Who cuts policy and reference over these ranks; checkpoints of one do not fit the other."""
+    """Who cuts policy and reference over these ranks; checkpoints of one do not fit the other. With `deepspeed`
+    `cluster.num_replicas` and `sequence_parallel_size`, `dtype`, `compile`, `activation_offload`,
+    `reshard_after_forward` and `offload` of section `model` keep their defaults."""
     num_replicas: int = 1
     """Copies of the policy: each is sharded over `num_policy_ranks / num_replicas` ranks (HSDP), so that layers are
     gathered inside a copy, best one node, and only gradients travel between copies."""
     num_engines: int = 1
+    """Engines that generate, over all nodes; a multiple of `num_engines_per_gpu`."""
     num_gpus_per_engine: int = 1
     """Tensor-parallel size of one engine; ignored on CPU."""
     num_engines_per_gpu: int = 1
     """Engines on the same GPUs: one engine of a small model is bound by its CPU and leaves the GPU idle. Each takes
     `engine.gpu_memory_fraction`."""
     num_environment_workers: int = 1
+    """Processes that step environments, dealt out over the nodes; more of them play more rollouts at a time."""
     num_reward_workers: int = 1
+    """Processes that judge answers, dealt out over the nodes, each with `environment.sandbox.num_servers` sandboxes."""
     num_threads: int = 0
     """CPU threads of each engine and policy rank; 0 divides the machine's cores among ranks."""
     ray_address: str | None = None
@@ -132,6 +145,7 @@ class WeightSyncConfig:
     """Section `weight_sync`."""
 
     transport: Transport = Transport.host
+    """How new weights reach the engines after every batch."""
     bucket_mib: int = 512
     """Tensors travel together in buffers of this size; each end has one or two during a push."""
     verify_checksums: bool = False

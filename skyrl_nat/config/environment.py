@@ -26,10 +26,12 @@ class SandboxConfig:
     """Section `environment.sandbox`."""
 
     backend: SandboxBackend = SandboxBackend.auto
+    """How code that the policy wrote is confined."""
     container_image: str = ""
     """Image for `docker`, `podman` or `apptainer`; empty lets podman and apptainer run this machine's own `/usr`."""
     python: str = ""
-    """Interpreter of the sandbox's own virtual environment (the one that has NAT); empty means `.venv-nat`."""
+    """Interpreter of the sandbox's own virtual environment (the one that has NAT); empty means what the environment
+    variable SKYRL_NAT_SANDBOX_PYTHON names, else `.venv-nat` in the checkout or beside the trainer's environment."""
     num_servers: int = 1
     """Preloaded fork servers per reward or environment worker."""
     job_timeout_s: float = 20.0
@@ -37,7 +39,9 @@ class SandboxConfig:
     memory_mib: int = 1024
     """Address-space limit of one process in a job."""
     max_processes: int = 32
+    """Processes of one job at most, its own first ones not counted; a job with more is killed."""
     max_file_mib: int = 64
+    """Largest file that a job may write; its temporary file system holds four times as much."""
     max_output_bytes: int = 1_000_000
     """Bytes that a job may hand back; more is cut."""
 
@@ -59,6 +63,7 @@ class Curriculum(StrEnum):
     """In which order the tasks of an epoch come."""
 
     shuffled = "shuffled"
+    """In an order that the seed decides, another one every epoch."""
     easy_first = "easy_first"
     """By difficulty, shuffled within a level."""
 
@@ -85,8 +90,11 @@ class SlowChecks(StrEnum):
     """Which rollouts get the checks that take seconds, such as a server started for real."""
 
     evaluation = "evaluation"
+    """Those of evaluations, not of training."""
     never = "never"
+    """None."""
     always = "always"
+    """All; training waits for them."""
 
 
 @dataclass(kw_only=True, slots=True)
@@ -98,9 +106,11 @@ class EnvironmentConfig:
     train_files: list[str] = field(default_factory=lambda: ["builtin:nat_agent/train"])
     """Parquet files of task specs; `builtin:` names a file shipped with the package."""
     validation_files: list[str] = field(default_factory=lambda: ["builtin:nat_agent/validation"])
+    """The same for held-out tasks, which evaluations play and training never sees."""
     max_difficulty: int = 5
     """Tasks above it are left out (and counted)."""
     curriculum: Curriculum = Curriculum.shuffled
+    """In which order the tasks of an epoch come."""
     recorded_files: list[str] = field(default_factory=list[str])
     """Rollouts of earlier runs (`rollouts/train_*.jsonl`) to learn from instead of playing `train_files`."""
     max_observation_chars: int = 2000
@@ -113,7 +123,9 @@ class EnvironmentConfig:
     """Lowest and highest success of a baseline on the held-out tasks (`scripts/collect_baseline.py`) from which a
     comparison can be told: with less the tasks are too hard for it, with more there is nothing to gain."""
     screen: Screen = Screen.log
+    """What becomes of rollouts that are suspected of cheating."""
     slow_checks: SlowChecks = SlowChecks.evaluation
+    """Which rollouts get the checks that take seconds, such as a server started for real."""
     sandbox: SandboxConfig = field(default_factory=SandboxConfig)
 
     def __post_init__(self) -> None:

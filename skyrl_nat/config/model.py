@@ -10,13 +10,16 @@ class Dtype(StrEnum):
     """Floating-point formats by their torch names."""
 
     float32 = "float32"
+    """32 bits."""
     bfloat16 = "bfloat16"
+    """16 bits with the range of 32."""
 
 
 class Offload(StrEnum):
     """What waits in host memory while engines on the policy's devices sample."""
 
     none = "none"
+    """Nothing."""
     optimizer = "optimizer"
     """The optimizer's state."""
     all = "all"
@@ -112,8 +115,11 @@ class OptimizerConfig:
     lr: float = 1e-6
     """Peak learning rate; 0 is allowed (a null run)."""
     beta1: float = 0.9
+    """Decay of the mean of gradients."""
     beta2: float = 0.95
+    """Decay of the mean of squared gradients."""
     eps: float = 1e-8
+    """Added to the denominator of an update: larger values damp the updates of weights with small gradients."""
     weight_decay: float = 0.0
     """Decoupled decay; never applied to norms and biases."""
     max_grad_norm: float = 1.0
@@ -123,6 +129,7 @@ class OptimizerConfig:
     schedule: str = "constant"
     """After warm-up: `constant`, `linear` or `cosine`, the latter two down to `min_lr_ratio` at the last step."""
     min_lr_ratio: float = 0.0
+    """Share of `lr` that is left at the last step of `linear` and `cosine`; in [0, 1]."""
     max_skipped_steps: int = 3
     """The run stops after this many steps in a row with a NaN or infinite gradient; each one is skipped."""
 

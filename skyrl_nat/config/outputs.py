@@ -133,7 +133,9 @@ class TrackingConfig:
     """Write beside the rollouts of each step what training said of every token: log-prob, advantage, clip state; and
     the model's `tokenizer.json` into the run folder. The dashboard's rollout viewer shows them (docs/dashboard.md)."""
     wandb_project: str = "skyrl-nat"
+    """Project of WandB that runs are filed under; read only with the back end wandb."""
     wandb_entity: str | None = None
+    """User or team of WandB that owns the project; null takes the account's own."""
     wandb_mode: str = "offline"
     """`online`, `offline` or `disabled`; offline runs are sent later with `wandb sync`, and so is what `online` could
     not send (docs/tracking.md)."""

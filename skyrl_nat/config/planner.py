@@ -23,7 +23,9 @@ class PlannerConfig:
     """Section `planner`."""
 
     backend: Backend = Backend.gemini
+    """Which protocol the service speaks."""
     model: str = "gemini-2.5-flash"
+    """Name of the model as the service knows it."""
     base_url: str = ""
     """Empty means Google's own for `gemini`; `openai` needs one, `/v1` included."""
     api_key_env: str = "GEMINI_API_KEY"
@@ -31,6 +33,7 @@ class PlannerConfig:
     timeout_s: float = 120.0
     """Seconds for one call, from the first byte sent to the last byte received."""
     requests_per_minute: int = 10
+    """Calls a minute at most, of all workers together."""
     tokens_per_minute: int = 250_000
     """Prompt and answer together."""
     max_tries: int = 6
@@ -44,14 +47,19 @@ class PlannerConfig:
     max_tokens: int = 8192
     """Tokens of an answer; doubled after a cut one."""
     max_tokens_ceiling: int = 65_536
+    """Tokens of an answer up to which doubling goes; at least `max_tokens`."""
     temperature: float = 1.0
+    """Sampling temperature of the service; in [0, 2]."""
     max_calls: int = 1000
     """Calls that this folder's ledger may hold in all, failed ones included."""
     max_cost: float = 5.0
     """What this folder's ledger may come to, in the unit of the prices; kept even if every call in flight is full."""
     price_per_million_prompt: float = 0.30
+    """Price of a million tokens of prompts, in the unit of `max_cost`."""
     price_per_million_completion: float = 2.50
+    """The same of answers."""
     concurrency: int = 4
+    """Calls in flight at most."""
 
     def __post_init__(self) -> None:
         coerce_enums(self)

@@ -48,6 +48,7 @@ class RecoveryConfig:
     the time from the run: ten times its slowest step so far, at least five minutes and `cluster.start_timeout_s`;
     before the first step `cluster.call_timeout_s`, and at least that while the run waits for a save."""
     on_stall: OnStall = OnStall.restart
+    """What the watchdog does about a stall."""
 
     def __post_init__(self) -> None:
         require_finite(self, "recovery")

@@ -23,7 +23,9 @@ class EngineKind(StrEnum):
     """Which engine generates."""
 
     vllm = "vllm"
+    """vLLM, on GPUs or its build for CPUs."""
     hf = "hf"
+    """The embedded one: transformers in an actor, on any machine."""
     gguf = "gguf"
     """llama.cpp, for evaluation only."""
 
@@ -42,6 +44,7 @@ class RolloutConfig:
     """Section `rollout`."""
 
     history: History = History.keep
+    """What a turn's prompt is made of."""
     max_turns: int = 8
     """Completions per rollout at most."""
     max_new_tokens: int = 1024
@@ -137,6 +140,7 @@ class EngineConfig:
     """Section `engine`."""
 
     kind: EngineKind = EngineKind.hf
+    """Which engine generates; the presets of `engine` set it with all that belongs to it."""
     gguf: str | None = None
     """File that an engine of kind gguf plays; `model.path` then gives the tokenizer."""
     max_num_seqs: int = 32

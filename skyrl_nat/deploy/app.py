@@ -105,6 +105,7 @@ class _Desk:
         self._failed: OrderedDict[str, RefusedError] = OrderedDict()
 
     async def create(self, request: web.Request) -> web.StreamResponse:
+        """Create an agent and answer when it is made; with `Prefer: respond-async` answer at once with its id."""
         wanted = _agent_request(await _read(request))
         agent_id = secrets.token_hex(16)
         headers = {"X-Request-ID": agent_id, "Location": f"/agents/{agent_id}"}
@@ -119,6 +120,7 @@ class _Desk:
         return web.json_response({"status": "done", **record}, status=HTTPStatus.CREATED, headers=headers)
 
     async def show(self, request: web.Request) -> web.Response:
+        """Say how far an agent is; of one that is made, everything that was recorded."""
         agent_id = _id_of(request)
         if (progress := self._under_way.get(agent_id)) is not None:
             return web.json_response({"agent_id": agent_id, "status": "running", "phase": progress.phase})
@@ -127,6 +129,7 @@ class _Desk:
         return web.json_response({"status": "done", **self._record(agent_id)})
 
     async def archive(self, request: web.Request) -> web.Response:
+        """Give an agent's files as a .tar.gz."""
         agent_id = _id_of(request)
         name = self._record(agent_id)["name"]
         data = await asyncio.to_thread(archive, self._front.folder / AGENTS / agent_id)
@@ -134,6 +137,7 @@ class _Desk:
         return web.Response(body=data, content_type="application/gzip", headers=headers)
 
     async def feedback(self, request: web.Request) -> web.Response:
+        """Take what a user says of an agent: `user_id`, `rating`, and a `comment` if there is one."""
         agent_id = _id_of(request)
         self._record(agent_id)
         data = _only(await _read(request), {"user_id", "rating"}, {"comment"})
@@ -148,6 +152,7 @@ class _Desk:
         return web.json_response({"agent_id": agent_id, "rating": said.rating, "at": said.at}, status=201)
 
     async def health(self, request: web.Request) -> web.Response:
+        """Say whether the model lives, what it is, and how many requests run, wait and were refused."""
         front = self._front
         model = dict(front.describe_model())
         return web.json_response(
@@ -163,6 +168,7 @@ class _Desk:
         )
 
     async def metrics(self, request: web.Request) -> web.Response:
+        """Give all metrics in Prometheus' text format."""
         body, kind = self._metrics.page()
         return web.Response(body=body, headers={"Content-Type": kind})
 

@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import sys
 from pathlib import Path
 
 from skyrl_nat.config.environment import SandboxConfig
@@ -34,14 +35,17 @@ def find_python(config: SandboxConfig) -> Path:
     Raises:
         ConfigError: There is none.
     """
-    beside_package = Path(__file__).resolve().parents[2] / ".venv-nat" / "bin" / "python"
     named = config.python or os.environ.get(PYTHON_VARIABLE, "")
-    path = Path(named) if named else beside_package
+    # In a checkout both are the same; an installed package lies below its virtual environment.
+    folders = (Path(__file__).resolve().parents[2], Path(sys.prefix).parent)
+    places = [Path(named)] if named else [folder / ".venv-nat/bin/python" for folder in folders]
+    path = next((place for place in places if place.is_file()), places[-1])
     if not path.is_file():
+        make = path.parents[1] if not named else Path(".venv-nat")
         raise ConfigError(
             f"environment.sandbox.python must name the interpreter of the sandbox's virtual environment, but {path} "
-            f"does not exist. Make it with `python -m venv .venv-nat` and "
-            f"`.venv-nat/bin/pip install nvidia-nat-core nvidia-nat-test`, or set {PYTHON_VARIABLE}"
+            f"does not exist. Make it with `python -m venv {make}` and "
+            f"`{make}/bin/pip install nvidia-nat-core nvidia-nat-test`, or set {PYTHON_VARIABLE}"
         )
     # Absolute but not resolved: the link itself is what makes it a virtual environment.
     return path if path.is_absolute() else Path.cwd() / path
