@@ -45,7 +45,7 @@ class LoraConfig:
             "model.lora.targets",
             "name linear layers",
             self.targets,
-            "The default names all of a Llama- or Qwen-like decoder.",
+            "Leave it out: the default names all of a Llama- or Qwen-like decoder.",
         )
 
 
