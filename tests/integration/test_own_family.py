@@ -9,7 +9,7 @@ import pytest
 from own_family import train_command, write_files
 from tiny_model import make_tiny_model
 
-pytestmark = [pytest.mark.slow, pytest.mark.long]
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(900)]
 
 
 def test_the_command_of_the_page_trains_a_step(tmp_path):
@@ -23,7 +23,7 @@ def test_the_command_of_the_page_trains_a_step(tmp_path):
     words = [*train_command(), f"model.path={model}", "trainer.steps=1", "tracking.backends=[jsonl,console]"]
     ended = subprocess.run(
         [sys.executable, "-m", "skyrl_nat.cli", *words],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280,
+        cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=840,
     )  # fmt: skip
     assert ended.returncode == 0, ended.stdout + ended.stderr
     lines = [json.loads(line) for line in (tmp_path / "runs" / "shop" / "metrics.jsonl").read_text().splitlines()]
