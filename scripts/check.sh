@@ -8,4 +8,4 @@ $bin/ruff check .
 $bin/pyright --pythonpath $bin/python
 $bin/lint-imports
 $bin/python scripts/check_sizes.py
-$bin/codespell skyrl_nat conf examples scripts tests docs README.md
+$bin/codespell skyrl_nat conf examples scripts tests docs README.md CONTRIBUTING.md CHANGELOG.md

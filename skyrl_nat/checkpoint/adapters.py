@@ -47,7 +47,9 @@ def merged_adapter(adapter: Path, base: Path, target: Path) -> Path:
     """
     digest, known = adapter_digest(adapter), merged_adapters(base)
     if digest in known:
-        raise ConfigError(f"model.path must be the model without the adapter in {adapter}, got {base}, which has it")
+        raise ConfigError(
+            f"model.path must be the model without the adapter in {adapter}, got {base}, which has it. Give the base"
+        )
     if json.loads((base / "config.json").read_text(encoding="utf-8")).get("quantization_config"):
         raise ConfigError(
             f"model.path must be the full-precision model that an adapter is merged into, got {base}, which is "

@@ -94,7 +94,9 @@ class Mirror:
             except CheckpointError as error:
                 checkpoints.warn(f"the copy of step {step} in {self.url} is skipped: {error}")
         if steps:
-            raise CheckpointError(f"{self.url} must hold a complete checkpoint, got {len(steps)} damaged ones")
+            raise CheckpointError(
+                f"{self.url} must hold a complete checkpoint, got {len(steps)} damaged ones. Start anew"
+            )
         return None
 
     def fetch(self, step: int, checkpoints: CheckpointManager) -> Path:

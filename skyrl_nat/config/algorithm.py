@@ -280,7 +280,7 @@ class AlgorithmConfig:
                 "algorithm.kl_estimator",
                 "be k1 with algorithm.kl_in_reward=true, and another one with false",
                 str(estimator),
-                "As a loss k1 has no gradient (use k2); in the reward only k1 gives the gradient of the KL.",
+                "Use k2 as a loss, where k1 has no gradient; in the reward use k1, which alone gives the KL's.",
             )
         require(
             not self.kl_in_reward or (self.kl_coefficient > 0 and self.old_logprobs is not OldLogprobs.current),
@@ -318,7 +318,7 @@ class AlgorithmConfig:
             "algorithm.reduction",
             f"be sequence_mean with algorithm.policy_loss={self.policy_loss}",
             str(self.reduction),
-            "The loss is one number per sequence; another reduction would weigh it by length.",
+            "Leave it at sequence_mean: the loss is one number per sequence, which others would weigh by length.",
         )
 
     @property

@@ -90,7 +90,9 @@ def config_from_file(path: Path, overrides: Sequence[str] = ()) -> RunConfig:
     except ConfigError:
         raise
     except (OSError, yaml.YAMLError, OmegaConfBaseException, ValueError) as error:
-        raise ConfigError(f"{path} must be a run's saved config.yaml, but: {_one_sentence(error)}") from error
+        raise ConfigError(
+            f"{path} must be a run's saved config.yaml, but: {_one_sentence(error)}. Restore it"
+        ) from error
     require_as_written(parsed, config)
     refuse_secrets(config)
     return config

@@ -48,7 +48,7 @@ class LoraConfig:
             "model.lora.targets",
             "name linear layers",
             self.targets,
-            "The default names all of a Llama- or Qwen-like decoder.",
+            "Leave it out: the default names all of a Llama- or Qwen-like decoder.",
         )
 
 

@@ -69,7 +69,7 @@ class EvaluationConfig:
             "evaluation.every_steps",
             "be > 0 with evaluation.patience",
             self.every_steps,
-            "Without evaluations nothing says when to stop.",
+            "Set it, for instance to 5: without evaluations nothing says when to stop.",
         )
 
 
@@ -107,7 +107,7 @@ class AlarmsConfig:
             "alarms.logprob_diff_stop",
             f"be >= alarms.logprob_diff_warn ({self.logprob_diff_warn})",
             self.logprob_diff_stop,
-            "The defaults are 0.02 and 0.2.",
+            "Leave both at their defaults, 0.02 and 0.2.",
         )
 
 
@@ -179,7 +179,7 @@ class TrackingConfig:
             "tracking.prometheus_textfile",
             "end with .prom",
             self.prometheus_textfile,
-            "node_exporter reads no other file.",
+            "Rename it: node_exporter reads no other file.",
         )
         require(
             0 < self.trace_share <= 1,

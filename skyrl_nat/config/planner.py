@@ -80,12 +80,22 @@ class PlannerConfig:
             "Lower it or raise the ceiling.",
         )
         require(
-            0 <= self.temperature <= 2, "planner.temperature", "lie in [0, 2]", self.temperature, "0 is the steadiest."
+            0 <= self.temperature <= 2,
+            "planner.temperature",
+            "lie in [0, 2]",
+            self.temperature,
+            "Use 0, which is the steadiest.",
         )
 
     def _check_service(self) -> None:
         is_openai = self.backend is Backend.openai
-        require(bool(self.model), "planner.model", "name a model", self.model, "gemini-2.5-flash is the default.")
+        require(
+            bool(self.model),
+            "planner.model",
+            "name a model",
+            self.model,
+            "Leave it out for the default, gemini-2.5-flash.",
+        )
         require(
             bool(re.match(r"https?://[^/@\s]+(/[^@\s]*)?$", self.base_url)) or not (self.base_url or is_openai),
             "planner.base_url",

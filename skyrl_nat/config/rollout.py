@@ -200,7 +200,7 @@ class EngineConfig:
             "engine.gguf",
             "be set with engine.kind=gguf, and only with it",
             self.gguf,
-            "skyrl-nat evaluate FILE.gguf sets both.",
+            "Use skyrl-nat evaluate FILE.gguf, which sets both.",
         )
         require(
             self.adapters is AdapterPush.merged or self.kind is EngineKind.vllm,

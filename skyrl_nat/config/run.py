@@ -164,7 +164,7 @@ class RunConfig:
             "trainer.rollouts_per_task",
             f"be >= 2 with algorithm.advantage={algorithm.advantage}",
             trainer.rollouts_per_task,
-            "A group of one has no baseline.",
+            "Raise it: a group of one has no baseline.",
         )
         require(
             not algorithm.is_offline or bool(self.environment.recorded_files),
@@ -244,14 +244,14 @@ class RunConfig:
                 "engine.num_speculative_tokens",
                 "be 0 (and engine.extra without speculative_config) with cluster.device=cpu",
                 self.engine.num_speculative_tokens,
-                "vLLM's CPU build takes wrong guesses, so that tokens are not drawn from the policy.",
+                "Leave both out: vLLM's CPU build takes wrong guesses, so that tokens are not drawn from the policy.",
             )
             require(
                 self.model.compute_dtype is Dtype.float32 and self.engine.dtype == "float32",
                 "model.compute_dtype",
                 "be float32 (and engine.dtype too) with cluster.device=cpu",
                 self.model.compute_dtype,
-                "bfloat16 is several times slower than float32 on CPUs.",
+                "Leave both out: bfloat16 is several times slower than float32 on CPUs.",
             )
         else:
             self._check_gpus()
@@ -278,7 +278,7 @@ class RunConfig:
             "model.offload",
             "be none with cluster.placement=disaggregated",
             str(self.model.offload),
-            "Nobody else needs the memory of the policy's devices.",
+            "Leave it out: nobody else needs the memory of the policy's devices.",
         )
 
     def _check_strategy(self) -> None:

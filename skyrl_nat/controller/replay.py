@@ -81,7 +81,9 @@ class Recording:
         """
         if step not in self.metrics and not self._has_failed(step):
             known = f"steps {min(self.metrics)} to {max(self.metrics)}" if self.metrics else "no step"
-            raise ConfigError(f"--step must be one that {self.folder} has trained, got {step}; it has {known}")
+            raise ConfigError(
+                f"--step must be one that {self.folder} has trained, got {step}; it has {known}. Name another"
+            )
         found = {step_of(path): path for path in self._checkpoints() if step_of(path) < step}
         first = max(found, default=0)
         for number in range(first + 1, step + 1):

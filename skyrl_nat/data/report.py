@@ -31,7 +31,9 @@ def describe(folder: Path) -> dict[str, Any]:
     files = {split: folder / f"{split}.parquet" for split in splits_of(folder)}
     missing = [str(path) for path in files.values() if not path.is_file()]
     if missing:
-        raise DataError(f"a data set must have train.parquet and validation.parquet, missing: {', '.join(missing)}")
+        raise DataError(
+            f"a data set must have train.parquet and validation.parquet, no {', '.join(missing)}. Make it anew"
+        )
     tasks = {split: load_tasks([str(path)]) for split, path in files.items()}
     total = sum(map(len, tasks.values()))
     return {

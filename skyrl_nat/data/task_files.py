@@ -94,7 +94,7 @@ def open_file(path: Path, name: str) -> TaskFile:
             sizes = [(group.num_rows, group.total_byte_size) for group in groups]
         problems = problems_of(schema)
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        raise DataError(f"is no readable parquet file: {error}") from error
+        raise DataError(f"is no readable parquet file: {error}. Write it again") from error
     if problems:
         raise DataError("; ".join(problems))
     return TaskFile(
@@ -117,13 +117,13 @@ def _expand(name: str) -> list[Path]:
     if path.is_dir():
         paths = list(_visible(path.glob("*.parquet")))
         if not paths:
-            raise DataError("is a folder without .parquet files")
+            raise DataError("is a folder without .parquet files. Name the one that has them")
         return sorted(paths)
     if path.exists() or not glob.has_magic(name):
         return [path]
     paths = list(_visible(Path(match) for match in glob.glob(name, recursive=True)))  # noqa: PTH207
     if not paths:
-        raise DataError("no file fits this pattern")
+        raise DataError("no file fits this pattern. Correct it, or give an absolute path")
     return sorted(paths)
 
 

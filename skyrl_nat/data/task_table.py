@@ -133,7 +133,7 @@ class TaskTable:
         try:
             table = self._open(number).read_row_group(group, columns=self._parsers[number].columns)
         except (pa.ArrowException, OSError) as error:
-            raise DataError(f"{self._files[number].name} could be read at the start, no longer: {error}") from error
+            raise DataError(f"{self._files[number].name} must stay readable, but: {error}. Restore it") from error
         is_kept = self._is_kept[start:stop]
         return table if is_kept.all() else table.take(np.flatnonzero(is_kept))
 

@@ -77,7 +77,7 @@ def write_shards(
             files.append(folder / f"part-{len(files):05}.parquet")
             _write_file(chunk, schema_with(names), part / files[-1].name)
         if not files:
-            raise DataError(f"{folder} must get at least one task, got 0")
+            raise DataError(f"{folder} must get at least one task, got 0. Pass some")
     return encoder.report(files)
 
 

@@ -287,7 +287,9 @@ async def prove_model(client: PolicyClient) -> None:
     )
     completion = await client.generate(asked)
     if len(completion.token_ids) != 1:
-        raise EngineError(f"{client.endpoint.model} must sample a token, it sampled {len(completion.token_ids)}")
+        raise EngineError(
+            f"{client.endpoint.model} must sample 1 token, it sampled {len(completion.token_ids)}. See its log"
+        )
 
 
 def _signal(group: int, number: int) -> None:

@@ -51,7 +51,7 @@ class GgufEngine(HfEngine):
                 verbose=False,
             )
         except (ValueError, OSError) as error:
-            raise EngineError(f"llama.cpp must load {file}, but: {error}. Is it a whole GGUF file?") from error
+            raise EngineError(f"llama.cpp must load {file}, but: {error}. Give a whole GGUF file") from error
         self._decoder = LlamaCppDecoder(llama, llama_get_logits_ith, read_stop_token_ids(self.folder))
 
 

@@ -42,6 +42,6 @@ def open_family(name: str, config: EnvironmentConfig) -> Family:
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
             f"environment.family must be one of {', '.join(FAMILIES)}, {FOREIGN_PREFIX}<id>, {GYMNASIUM_PREFIX}<id> "
-            f"or module:function, got {name!r} ({error})"
+            f"or module:function, got {name!r} ({error}). Correct the name, or put its folder on PYTHONPATH"
         ) from error
     return opener(config)

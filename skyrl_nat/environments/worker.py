@@ -117,7 +117,7 @@ class EnvironmentWorker:
     def _get(self, rollout_id: str) -> BaseTextEnv:
         environment = self._environments.get(rollout_id)
         if environment is None:
-            raise WorkerError(f"rollout {rollout_id!r} must be open for this, but it is not. Create it first")
+            raise WorkerError(f"rollout {rollout_id!r} must be open for this, but it is not. Open it first")
         return environment
 
     async def _call(self, rollout_id: str, function: Any, *args: object) -> Any:

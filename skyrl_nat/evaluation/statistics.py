@@ -61,7 +61,9 @@ def wilson_interval(num_success: int, num: int, confidence: float = 0.95) -> Int
         Wilson 1927, doi:10.1080/01621459.1927.10502953; Brown, Cai and DasGupta 2001, section 3.1.1.
     """
     if not 0 <= num_success <= num or num < 1:
-        raise DataError(f"A share needs 0 <= successes <= trials and a trial, got {num_success} of {num}. Count again")
+        raise DataError(
+            f"A share needs 0 <= successes <= trials and a trial, got {num_success} of {num}. Correct the counts"
+        )
     found = stats.binomtest(num_success, num).proportion_ci(confidence, method="wilson")
     return Interval(low=float(found.low), high=float(found.high), confidence=confidence, method="wilson")
 

@@ -88,7 +88,7 @@ def _names(option: str, text: str, known: tuple[str, ...]) -> list[str]:
     names = [name for name in text.split(",") if name]
     for name in names:
         if name not in known:
-            raise ConfigError(f"{option} must be names out of {', '.join(known)} with commas between, got {name!r}")
+            raise ConfigError(f"{option} must be names out of {', '.join(known)}, got {name!r}. Put commas between")
     return list(dict.fromkeys(names))
 
 

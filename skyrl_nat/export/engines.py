@@ -65,7 +65,10 @@ def choose_kinds(asked: Sequence[str], form: str, own: EngineKind) -> list[Engin
             f"--engines must be installed, {', '.join(missing)} is not. pip install 'skyrl-nat[{extras}]'"
         )
     if form in ("gguf", "ollama") and "gguf" not in chosen:
-        raise ConfigError("An export to GGUF must be tested with engine gguf. pip install 'skyrl-nat[gguf]'")
+        raise ConfigError(
+            "An export to GGUF must be tested with engine gguf, which is not named. Add it to --engines, after "
+            "pip install 'skyrl-nat[gguf]'"
+        )
     return [EngineKind(kind) for kind in chosen]
 
 

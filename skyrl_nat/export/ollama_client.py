@@ -119,7 +119,7 @@ class OllamaClient:
         accepted: Sequence[int] = (200,),
     ) -> tuple[int, str]:
         if self._session is None:
-            raise ExportError("An Ollama client must be open before it is used. Enter it first")
+            raise ExportError("An Ollama client must be open before it is used, this one is not. Enter it first")
         try:
             async with self._session.request(method, self._url + path, json=json_body, data=data) as response:
                 text = await response.text()

@@ -45,4 +45,4 @@ async def call_in_thread(function: Callable[..., T], *args: object, timeout_s: f
     except TimeoutError as error:
         if future.done() and not future.cancelled():
             raise  # the function's own
-        raise DeadlineError(f"{name} must return within {timeout_s:g} s, but it did not") from error
+        raise DeadlineError(f"{name} must return within {timeout_s:g} s, but did not. Look for what hangs") from error

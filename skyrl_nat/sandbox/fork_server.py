@@ -141,10 +141,12 @@ class ForkServerSandbox:
             job = SandboxJob(kind="probe", files={}, arguments=test.arguments(), timeout_s=_PROBE_TIMEOUT_S)
             result = self._ask(server, job)
             if result.status != "done" or not result.output.get("report"):
-                raise SandboxError(f"a job must be able to start in the sandbox, but: {result.log.strip()}")
+                raise SandboxError(
+                    f"a job must be able to start in the sandbox, but: {result.log.strip()}. Try another profile"
+                )
             faults = test.faults(result.output["report"])
         if faults:
-            raise SandboxError(f"a job in the sandbox must be confined, but {'; '.join(faults)}")
+            raise SandboxError(f"a job in the sandbox must be confined, but {'; '.join(faults)}. Try another profile")
 
 
 def _refusal(job: SandboxJob) -> str:

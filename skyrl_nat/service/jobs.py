@@ -116,7 +116,7 @@ class RayJobs:
 
     def _ready(self) -> JobSubmissionClient:
         if self._client is None:
-            raise BackendError("Ray must be connected first. Call connect")
+            raise BackendError("Ray must be connected, it is not. Call connect first")
         return self._client
 
     def _is_known(self, submission_id: str) -> bool:

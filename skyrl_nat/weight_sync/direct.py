@@ -120,6 +120,5 @@ async def _run_both(what: str, timeout_s: float, *calls: Any) -> None:
     if failures:
         causes = " | ".join(f"{type(f).__name__}: {f}" for f in failures)
         raise WeightSyncError(
-            f"The weight {what} must reach every engine, found: {causes}. "
-            "No engine may serve until a later push succeeds."
+            f"The weight {what} must reach every engine, found: {causes}. Push again: until then no engine may serve."
         ) from failures[0]

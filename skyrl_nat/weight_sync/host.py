@@ -43,7 +43,7 @@ class HostTransport:
         except Exception as error:
             raise WeightSyncError(
                 f"The push of version {version} must reach every engine, found "
-                f"{type(error).__name__}: {error}. No engine may serve until a later push succeeds."
+                f"{type(error).__name__}: {error}. Push again: until then no engine may serve."
             ) from error
 
     async def _push(self, policy: WorkerCalls, engines: WorkerCalls, version: int) -> int:

@@ -131,7 +131,7 @@ class ChannelWeightTransferEngine(WeightTransferEngine):
     def require_receiver(self) -> WeightReceiver:
         """Return this worker's end of the channel."""
         if self.receiver is None:
-            raise WeightSyncError("A weight channel must be joined before a push, found none.")
+            raise WeightSyncError("A weight channel must be joined before a push, found none. Connect first.")
         return self.receiver
 
     def finish_weight_update(self) -> None:

@@ -110,7 +110,7 @@ def kto_examples(
         DataError: A label is no label, or only one class is left.
     """
     if not 0 < threshold <= 1:
-        raise ConfigError(f"threshold must be in (0, 1], got {threshold!r}: otherwise one class is always empty")
+        raise ConfigError(f"threshold must be in (0, 1], got {threshold!r}. Use 0.5: else a class is empty")
     left_out, by_id, sources = Counter[str](), dict[str, Row](), dict[str, str]()
     for trace in traces:
         verdict = verdict_of(trace, threshold=threshold)

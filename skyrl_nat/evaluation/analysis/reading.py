@@ -64,7 +64,10 @@ def read_record(folder: Path) -> RunRecord:
         steps.setdefault(step, {}).update(kept)
     trained = {step: metrics for step, metrics in sorted(steps.items()) if TRAINED in metrics}
     if not trained:
-        raise DataError(f"{folder / METRICS} must hold a trained step, holds none. Train one first")
+        raise DataError(
+            f"{folder / METRICS} must hold a trained step, holds none. Train one first; where steps were played, look "
+            "at the reasons in rollouts/: no rollout had a sampled token"
+        )
     return RunRecord(folder, trained, _evaluations(folder / EVALUATIONS, notes), notes)
 
 

@@ -63,5 +63,5 @@ def make_harness(context: HarnessContext) -> OpenAIClientHarness:
     try:
         import openai  # noqa: F401
     except ImportError as error:
-        raise ConfigError("rollout.harness needs the openai package. Install skyrl-nat[openai]") from error
+        raise ConfigError("rollout.harness needs the openai package, found none. Install skyrl-nat[openai]") from error
     return OpenAIClientHarness(context.environments, context.rollout.rollout_timeout_s)

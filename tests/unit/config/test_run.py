@@ -74,7 +74,7 @@ SIZES = [
     (("trainer.tasks_per_step=8", "trainer.updates_per_batch=4", "algorithm.old_logprobs=recompute"), None),
     (("trainer.tasks_per_step=0",), "trainer.tasks_per_step must be > 0, got 0"),
     (("trainer.updates_per_batch=0",), "trainer.updates_per_batch must be > 0, got 0"),
-    (("trainer.rollouts_per_task=1", "trainer.min_valid_rollouts=1"), "A group of one has no baseline"),
+    (("trainer.rollouts_per_task=1", "trainer.min_valid_rollouts=1"), "Raise it: a group of one has no baseline"),
     (("trainer.rollouts_per_task=2",), None),
     (
         ("trainer.rollouts_per_task=2", "trainer.min_valid_rollouts=3"),

@@ -113,6 +113,6 @@ def test_no_weights_can_be_pushed(model: Path, file: str):
 
 def test_a_file_that_is_none_is_refused_in_a_sentence(model: Path, tmp_path: Path):
     (tmp_path / "torn.gguf").write_bytes(b"GGUF\x03torn")
-    for name, sentence in (("nothing.gguf", "must be a file"), ("torn.gguf", "Is it a whole GGUF file")):
+    for name, sentence in (("nothing.gguf", "must be a file"), ("torn.gguf", "Give a whole GGUF file")):
         with pytest.raises(EngineError, match=sentence):
             asyncio.run(gguf_engine(model, str(tmp_path / name)).start())
