@@ -7,7 +7,6 @@ import errno
 import json
 import re
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from skyrl_nat.controller.stop_signals import EXIT_INTERRUPTED, leave, run_until_stopped
 from skyrl_nat.data.traces.command_line import add_commands as add_trace_commands
 from skyrl_nat.deploy.command_line import add_commands as add_deploy_commands
+from skyrl_nat.doctor.command_line import add_commands as add_doctor_commands
 from skyrl_nat.errors import ConfigError, DataError, SkyRLNatError, StoppedError
 from skyrl_nat.evaluation.command_line import add_commands as add_evaluation_commands
 from skyrl_nat.export.command_line import add_commands as add_export_commands
@@ -80,11 +80,7 @@ def command_parser() -> argparse.ArgumentParser:
     train = commands.add_parser("train", help="train; takes Hydra overrides, e.g. experiment=smoke_cpu trainer.steps=3")
     train.add_argument("overrides", nargs="*", help="key=value, see conf/train.yaml")
     train.set_defaults(function=_train)
-    doctor = commands.add_parser(
-        "doctor", help="check model, template, engines and trainer of a config; trains nothing"
-    )
-    doctor.add_argument("overrides", nargs="*", help="as for train")
-    doctor.set_defaults(function=_doctor)
+    add_doctor_commands(commands)
     _add_evaluate(commands)
     add_export_commands(commands)
     replay = commands.add_parser(
@@ -178,34 +174,6 @@ def _submit(options: argparse.Namespace) -> None:
     from skyrl_nat.cluster.jobs import submit
 
     sys.exit(submit(options.address, options.overrides, is_waiting=not options.no_wait))
-
-
-def _doctor(options: argparse.Namespace) -> None:
-    from skyrl_nat.config.load import load_config
-
-    config = load_config(options.overrides)
-    with tempfile.TemporaryDirectory(prefix="skyrl-nat-doctor-") as folder:
-        config.root_dir, config.name, config.resume = folder, "doctor", "never"
-        config.tracking.backends = []
-        run_until_stopped(_doctor_run(config), config.recovery.grace_s)
-
-
-async def _doctor_run(config: "RunConfig") -> None:
-    from skyrl_nat.controller.opening import open_run
-    from skyrl_nat.doctor.examine import examine
-
-    async with open_run(config) as run:
-        checks = await examine(run)
-        run.console.table(
-            "What the doctor found",
-            ("check", "row", "expected", "found", "verdict"),
-            [(check.name, check.rows, check.expected, check.found, check.verdict) for check in checks],
-        )
-    failed = [check.name for check in checks if check.is_ok is False]
-    if failed:
-        raise StoppedError(
-            f"All {len(checks)} checks must hold, {len(failed)} failed: {'; '.join(failed)}. See the table"
-        )
 
 
 def _evaluate(options: argparse.Namespace) -> None:

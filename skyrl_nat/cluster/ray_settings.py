@@ -1,5 +1,7 @@
 """What Ray is told wherever the product starts it; the user's own variables come first."""
 
+LOCAL_OBJECT_STORE_BYTES = 2 * 1024**3
+"""Of a Ray that is started on a machine without GPUs."""
 RAY_SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     # Ray's own 15 starves the workers, and so their deadlines, as soon as anything else is busy on the machine.

@@ -20,7 +20,7 @@ from ray.util.placement_group import PlacementGroup, placement_group, remove_pla
 
 from skyrl_nat.cluster.folders import ray_folder
 from skyrl_nat.cluster.placement import NodeResources, PlacementPlan, usable_nodes
-from skyrl_nat.cluster.ray_settings import RAY_SETTINGS
+from skyrl_nat.cluster.ray_settings import LOCAL_OBJECT_STORE_BYTES, RAY_SETTINGS
 from skyrl_nat.config.cluster import ClusterConfig, Device
 from skyrl_nat.engines.processes import children
 from skyrl_nat.engines.reaper import Reaper
@@ -28,7 +28,6 @@ from skyrl_nat.errors import WorkerError
 
 logger = logging.getLogger(__name__)
 
-LOCAL_OBJECT_STORE_BYTES = 2 * 1024**3
 LOOK_S = 0.5
 RESERVES_S = 1
 """Between two looks for a signal while resources are waited for; Ray counts whole seconds."""

@@ -7,18 +7,24 @@ from dataclasses import dataclass
 class Check:
     """What must hold and what was found."""
 
-    rows: str
-    """Rows of `tests/unit/correctness_contract.md` that it stands for."""
     name: str
     expected: str
     found: str
+    """Of a check that was skipped: why."""
     is_ok: bool | None
     """None for a fact that is neither right nor wrong."""
+    rows: str = ""
+    """Rows of `tests/unit/correctness_contract.md` that it stands for."""
+    advice: str = ""
+    """What to do where it is wrong, one sentence."""
+    is_skipped: bool = False
+    is_needed: bool = False
+    """Whether the model cannot be tried where this is wrong."""
 
     @property
     def verdict(self) -> str:
-        """`ok`, `FAILED` or `note`."""
-        return {True: "ok", False: "FAILED", None: "note"}[self.is_ok]
+        """`ok`, `WRONG`, `note` or `skipped`."""
+        return "skipped" if self.is_skipped else {True: "ok", False: "WRONG", None: "note"}[self.is_ok]
 
 
 def at_most(rows: str, name: str, value: float, limit: float) -> Check:
@@ -31,7 +37,20 @@ def equal(rows: str, name: str, found: object, expected: object) -> Check:
     return Check(rows=rows, name=name, expected=str(expected), found=str(found), is_ok=found == expected)
 
 
-def none_of(rows: str, name: str, found: list[str]) -> Check:
+def none_of(rows: str, name: str, found: list[str], *, advice: str = "", is_needed: bool = False) -> Check:
     """Return a check that a list of faults is empty; the first three are shown."""
-    text = ", ".join(found[:3]) + (f" and {len(found) - 3} more" if len(found) > 3 else "")
-    return Check(rows=rows, name=name, expected="none", found=text or "none", is_ok=not found)
+    text = "; ".join(found[:3]) + (f"; and {len(found) - 3} more" if len(found) > 3 else "")
+    return Check(
+        rows=rows,
+        name=name,
+        expected="none",
+        found=text or "none",
+        is_ok=not found,
+        advice=advice,
+        is_needed=is_needed,
+    )
+
+
+def skipped(name: str, reason: str) -> Check:
+    """Return a check that was not made."""
+    return Check(name=name, expected="", found=reason, is_ok=None, is_skipped=True)

@@ -1,8 +1,9 @@
-"""All checks on one opened run; nothing is trained and nothing is kept."""
+"""Section `engine`: all checks on one opened run; nothing is trained and nothing is kept."""
 
 import asyncio
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
+from skyrl_nat.config.cluster import Device
 from skyrl_nat.controller.run import Run
 from skyrl_nat.doctor.agreement import (
     Played,
@@ -15,34 +16,48 @@ from skyrl_nat.doctor.agreement import (
     trainer_logprobs,
 )
 from skyrl_nat.doctor.check import Check, equal, none_of
-from skyrl_nat.doctor.template import check_template
 from skyrl_nat.errors import EngineError
 from skyrl_nat.types import GenerationRequest, Message, SamplingParams
 
-NUM_PROMPTS = 4
 NUM_ANSWERS = 4
 """Sampled answers to each prompt."""
-MAX_NEW_TOKENS = 48
+NUM_LOOKED_AT = 16
+"""Held-out tasks from which prompts are taken."""
+NUM_ALONE = 2
+"""Samples that are computed by themselves too."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Size:
+    """How much is sampled: enough to see a fault, and on a CPU answered within a minute."""
+
+    num_prompts: int
+    """The shortest ones of the held-out tasks that the run evaluates."""
+    max_new_tokens: int
+
+
+SIZES = {Device.cpu: Size(num_prompts=2, max_new_tokens=24), Device.cuda: Size(num_prompts=4, max_new_tokens=48)}
 
 
 async def examine(run: Run) -> list[Check]:
-    """Return every check on the run's model, template, engines and policy ranks.
+    """Return every check on the run's model, engines and policy ranks.
 
     Args:
         run: Opened, not trained; its engines hold nothing yet.
     """
-    prompts = await _first_messages(run)
-    checks = check_template(run.codec, prompts, run.config.rollout.history)
+    token_ids = [run.codec.prompt_tokens(messages) for messages in await _first_messages(run)]
+    token_ids = sorted(token_ids, key=len)[: _size(run).num_prompts]
     await run.push_weights()
-    token_ids = [run.codec.prompt_tokens(messages) for messages in prompts]
     temperature = run.config.rollout.temperature
-    sampled = [
-        await asyncio.gather(*[_answer(run, prompt, temperature, seed) for seed in range(NUM_ANSWERS)])
-        for prompt in token_ids
-    ]
-    answers = [answer for group in sampled for answer in group]
-    checks += check_record(answers, MAX_NEW_TOKENS, run.codec.eos_token_id)
-    checks.append(check_streams(sampled[0]))
+    answers = await asyncio.gather(
+        *[
+            _answer(run, prompt, f"{number}-{seed}", temperature=temperature, seed=seed)
+            for number, prompt in enumerate(token_ids)
+            for seed in range(NUM_ANSWERS)
+        ]
+    )
+    checks = check_record(answers, _size(run).max_new_tokens, run.codec.eos_token_id)
+    checks.append(check_streams(answers[:NUM_ANSWERS]))
     checks += await _compare(run, answers)
     checks += await _engines(run, token_ids)
     return checks
@@ -51,23 +66,33 @@ async def examine(run: Run) -> list[Check]:
 async def _first_messages(run: Run) -> list[list[Message]]:
     """Return the first prompts of some held-out tasks, made by their own environment."""
     prompts: list[list[Message]] = []
-    for number, task in enumerate(run.data.validation_tasks[:NUM_PROMPTS]):
+    for number, task in enumerate(run.data.validation_tasks[:NUM_LOOKED_AT]):
         name = f"doctor-{number}"
         prompts.append(await run.topology.environments.create(name, task.visible()))
         await run.topology.environments.close(name)
     return prompts
 
 
-async def _answer(run: Run, prompt: list[int], temperature: float, seed: int) -> Played:
+async def _answer(run: Run, prompt: list[int], name: str, *, temperature: float, seed: int) -> Played:
     room = run.config.rollout.max_total_tokens - len(prompt)
     request = GenerationRequest(
-        request_id=f"doctor-{len(prompt)}-{seed}/0",
+        request_id=f"doctor-{name}/0",
         prompt_token_ids=prompt,
         sampling=SamplingParams(
-            max_new_tokens=min(MAX_NEW_TOKENS, room), temperature=temperature, seed=run.config.seed + seed
+            max_new_tokens=min(_size(run).max_new_tokens, room), temperature=temperature, seed=run.config.seed + seed
         ),
     )
     return Played(prompt=prompt, completion=await run.pool.generate(request))
+
+
+async def _greedy(run: Run, prompts: list[list[int]]) -> list[list[int]]:
+    asked = [_answer(run, prompt, f"greedy-{at}", temperature=0.0, seed=0) for at, prompt in enumerate(prompts)]
+    answers = await asyncio.gather(*asked)
+    return [answer.completion.token_ids for answer in answers]
+
+
+def _size(run: Run) -> Size:
+    return SIZES[run.config.cluster.device]
 
 
 async def _compare(run: Run, answers: list[Played]) -> list[Check]:
@@ -78,7 +103,7 @@ async def _compare(run: Run, answers: list[Played]) -> list[Check]:
     together = await trainer_logprobs(run.policy, samples, **layout)
     again = await trainer_logprobs(run.policy, samples, **layout)
     alone = {}
-    for sample in samples[:NUM_ANSWERS]:
+    for sample in samples[:NUM_ALONE]:
         alone |= await trainer_logprobs(run.policy, [sample], **layout)
     last = samples[-1]
     # Another last token: nothing in the layout moves, and no other sample may notice.
@@ -97,11 +122,11 @@ async def _engines(run: Run, prompts: list[list[int]]) -> list[Check]:
     expected = (await run.policy.call_all("checksums", run.config.engine.dtype))[0]
     found = await run.engines.call_all("checksums")
     wrong = sorted({name for engine in found for name in expected if engine.get(name) != expected[name]})
-    before = [(await _answer(run, prompt, 0.0, 0)).completion.token_ids for prompt in prompts]
+    before = await _greedy(run, prompts)
     async with run.training_phase():
         pass
     await run.push_weights()
-    after = [(await _answer(run, prompt, 0.0, 0)).completion.token_ids for prompt in prompts]
+    after = await _greedy(run, prompts)
     return [
         none_of("57", "tensors that differ in an engine after a push", wrong),
         equal("58, 59", "greedy answers equal after another push", after == before, True),

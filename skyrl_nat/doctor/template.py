@@ -12,7 +12,7 @@ OBSERVATION: Message = {"role": "user", "content": 'Tool says: {"value": 4}\n\u0
 
 
 def check_template(codec: ChatCodec, prompts: Sequence[list[Message]], history: History) -> list[Check]:
-    """Return the checks of rows 42 to 46.
+    """Return the checks of rows 42 to 46; the first of them is that dialogues grow by exact prefixes.
 
     Args:
         codec: Of the user's model.
@@ -25,14 +25,16 @@ def check_template(codec: ChatCodec, prompts: Sequence[list[Message]], history: 
     messages: list[Message] = [*prompts[0], {"role": "assistant", "content": ANSWER}, OBSERVATION]
     rendered = codec.prompt_tokens(messages)
     grown = [*prompt, *sampled]
+    keeps = rendered[: len(grown)] == grown
     return [
+        _grows(codec.show([*grown, *between]), codec.show(rendered), keeps=keeps),
         _start_tokens(codec, prompts),
         _round_trip(codec, sampled[:-1]),
         Check(
             rows="43",
             name=f"template keeps earlier answers (history={history})",
             expected="yes" if history is History.render else "any",
-            found="yes" if rendered[: len(grown)] == grown else "no: turns become segments",
+            found="yes" if keeps else "no: turns become segments",
             is_ok=None,
         ),
         Check(
@@ -44,6 +46,22 @@ def check_template(codec: ChatCodec, prompts: Sequence[list[Message]], history: 
         ),
         equal("46", "token that closes an answer", codec.closing_token(), codec.eos_token_id),
     ]
+
+
+def _grows(put_together: str, rendered: str, *, keeps: bool) -> Check:
+    """Rows 43 and 44: a turn's prompt is the one before, what was sampled, and what the template puts between.
+
+    A template that drops earlier answers renders another text: then nothing can be compared.
+    """
+    return Check(
+        rows="43, 44",
+        name="turns put together are the dialogue that the template renders",
+        expected="the same text",
+        found="the same text" if put_together == rendered else f"{put_together[-60:]!r} for {rendered[-60:]!r}",
+        is_ok=put_together == rendered if keeps else None,
+        advice="Use a template whose output only grows, or another model",
+        is_needed=keeps,
+    )
 
 
 def _start_tokens(codec: ChatCodec, prompts: Sequence[list[Message]]) -> Check:

@@ -74,25 +74,41 @@ class SelfTest:
 
     def faults(self, report: dict[str, Any]) -> list[str]:
         """Return what is wrong, by the job's report and by what arrived here."""
+        return [fault for faults in self.walls(report).values() for fault in faults]
+
+    def walls(self, report: dict[str, Any]) -> dict[str, list[str]]:
+        """Return what is wrong with each wall: what it is around -> faults, empty where it holds.
+
+        Args:
+            report: Of the job; what it leaves out counts as a fault.
+        """
         foreign = sorted(set(report.get("environment", ["?"])) - ALLOWED_VARIABLES)
         # /tmp and /dev/shm may be the job's own: what counts is what this side sees.
         written = [f for f in self._folders() if (f / self._name).exists()]
         visible = report.get("num_visible", 9)
         reached = [*report.get("reached", ["?"]), *self._arrived()]
         checks = {
-            "it runs as root": report.get("uid", 0) == 0,
-            "it has capabilities": report.get("capabilities", 1) != 0,
-            "its system calls are not filtered": report.get("has_filter") is not True,
-            f"it sees variables of others: {', '.join(foreign)}": bool(foreign),
-            f"it reads files of the machine: {report.get('read')}": report.get("read") != [],
-            f"it writes outside: {', '.join(map(str, written))}": bool(written),
-            f"it sees {visible} processes": visible > 2,
-            "it kills processes of the machine": self._process.poll() is not None,
-            f"it reaches the network: {', '.join(reached)}": bool(reached),
-            "its work folder is not writable": report.get("is_work_writable") is not True,
-            "it cannot read its interpreter": report.get("is_interpreter_readable") is not True,
+            "rights": {
+                "it runs as root": report.get("uid", 0) == 0,
+                "it has capabilities": report.get("capabilities", 1) != 0,
+                "its system calls are not filtered": report.get("has_filter") is not True,
+            },
+            "files and variables of the machine": {
+                f"it sees variables of others: {', '.join(foreign)}": bool(foreign),
+                f"it reads files of the machine: {report.get('read')}": report.get("read") != [],
+                f"it writes outside: {', '.join(map(str, written))}": bool(written),
+            },
+            "processes of the machine": {
+                f"it sees {visible} processes": visible > 2,
+                "it kills processes of the machine": self._process.poll() is not None,
+            },
+            "network": {f"it reaches the network: {', '.join(reached)}": bool(reached)},
+            "own folder and interpreter": {
+                "its work folder is not writable": report.get("is_work_writable") is not True,
+                "it cannot read its interpreter": report.get("is_interpreter_readable") is not True,
+            },
         }
-        return [text for text, is_fault in checks.items() if is_fault]
+        return {wall: [text for text, is_fault in faults.items() if is_fault] for wall, faults in checks.items()}
 
     def _arrived(self) -> list[str]:
         """Return which sockets somebody has reached."""

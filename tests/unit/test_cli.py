@@ -22,8 +22,8 @@ def test_every_failure_is_a_sentence_and_a_code(monkeypatch, capsys, error: Base
     def fail(options: object) -> None:
         raise error
 
-    monkeypatch.setattr(cli, "_doctor", fail)
-    assert cli.main(["doctor"]) == code
+    monkeypatch.setattr(cli, "_train", fail)
+    assert cli.main(["train"]) == code
     printed = capsys.readouterr().err
     assert text in printed
     assert len(printed.splitlines()) == 1
@@ -33,9 +33,9 @@ def test_faults_of_the_program_keep_their_traceback(monkeypatch):
     def fail(options: object) -> None:
         raise OSError(errno.ENOENT, "no such file")
 
-    monkeypatch.setattr(cli, "_doctor", fail)
+    monkeypatch.setattr(cli, "_train", fail)
     with pytest.raises(OSError, match="no such file"):
-        cli.main(["doctor"])
+        cli.main(["train"])
 
 
 def test_stopped_preparation_says_how_it_goes_on(monkeypatch, capsys):

@@ -2,28 +2,15 @@
 
 import random
 
+from skyrl_nat.environments.nat_agent.known_answers import wrong_answers
 from skyrl_nat.environments.nat_agent.oracle import ReferenceOracle
 from skyrl_nat.environments.nat_agent.payload import parse_hidden, parse_spec
 from skyrl_nat.environments.nat_agent.properties import broken_laws
-from skyrl_nat.environments.nat_agent.solution import render_solution
 from skyrl_nat.environments.nat_agent.validator import NatAgentValidator
 from skyrl_nat.types import Task
 
 MAX_WRONG_REWARD = 0.3
 """A wrong answer whose form is perfect must stay under it."""
-
-
-def wrong_answers(task: Task) -> dict[str, dict[str, str]]:
-    """Return broken answers of a task, by what is wrong with them."""
-    spec, hidden = parse_spec(task.payload), parse_hidden(task.hidden)
-    first = {vector.tool: vector for vector in reversed(hidden.vectors)}
-    names = [tool.name for tool in spec.functions]
-    constants = {name: f"return {first[name].output!r}" for name in names}
-    nothing = dict.fromkeys(names, "return None")
-    return {
-        "a constant for every input": render_solution(spec, constants, hidden.vectors, hidden.errors),
-        "no input is read": render_solution(spec, nothing, hidden.vectors, hidden.errors),
-    }
 
 
 def prove(task: Task, validator: NatAgentValidator, oracle: ReferenceOracle) -> list[str]:

@@ -2,6 +2,7 @@
 
 from skyrl_nat.config.environment import EnvironmentConfig
 from skyrl_nat.environments.family import Family
+from skyrl_nat.environments.jira.known_answers import known_answers
 from skyrl_nat.environments.jira.text import JiraTextEnv
 from skyrl_nat.environments.jira.validator import JiraValidator
 from skyrl_nat.types import Task
@@ -17,4 +18,5 @@ def open_family(config: EnvironmentConfig) -> Family:
         make_environment=make_environment,
         make_validator=lambda: JiraValidator(config.reward_weights),
         close=lambda: None,
+        known_answers=known_answers,
     )

@@ -3,6 +3,7 @@
 from skyrl_nat.config.environment import EnvironmentConfig
 from skyrl_nat.environments.family import Family
 from skyrl_nat.environments.nat_agent.env import NATAgentCreationEnv
+from skyrl_nat.environments.nat_agent.known_answers import known_answers
 from skyrl_nat.environments.nat_agent.validator import NatAgentValidator
 from skyrl_nat.environments.nat_agent.workbench import Workbench
 from skyrl_nat.types import Task
@@ -22,4 +23,6 @@ def open_family(config: EnvironmentConfig) -> Family:
         make_environment=make_environment,
         make_validator=lambda: NatAgentValidator(config),
         close=workbench.close,
+        known_answers=known_answers,
+        runs_code=True,
     )

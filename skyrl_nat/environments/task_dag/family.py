@@ -3,6 +3,7 @@
 from skyrl_nat.config.environment import EnvironmentConfig
 from skyrl_nat.environments.family import Family
 from skyrl_nat.environments.task_dag.env import TaskDagEnv
+from skyrl_nat.environments.task_dag.known_answers import known_answers
 from skyrl_nat.environments.task_dag.validator import TaskDagValidator
 from skyrl_nat.types import Task
 
@@ -17,4 +18,5 @@ def open_family(config: EnvironmentConfig) -> Family:
         make_environment=make_environment,
         make_validator=lambda: TaskDagValidator(config),
         close=lambda: None,
+        known_answers=known_answers,
     )

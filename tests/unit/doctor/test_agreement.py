@@ -36,23 +36,23 @@ def verdicts(values: list[float]) -> list[str]:
 
 def test_equal_logprobs_agree_and_a_shift_does_not() -> None:
     assert verdicts(LOGPROBS) == ["ok", "ok", "ok"]
-    assert verdicts([*LOGPROBS[1:], LOGPROBS[0]]) == ["FAILED", "FAILED", "FAILED"]
+    assert verdicts([*LOGPROBS[1:], LOGPROBS[0]]) == ["WRONG", "WRONG", "WRONG"]
 
 
 def test_a_wrong_temperature_is_found() -> None:
     """Row 33: half the temperature doubles the logits; log-probs move by more than the limit."""
-    assert verdicts([2 * value for value in LOGPROBS])[:2] == ["FAILED", "FAILED"]
+    assert verdicts([2 * value for value in LOGPROBS])[:2] == ["WRONG", "WRONG"]
     assert verdicts([value + 0.019 for value in LOGPROBS])[:2] == ["ok", "ok"]
-    assert verdicts([value + 0.021 for value in LOGPROBS])[:2] == ["FAILED", "ok"]
-    assert verdicts([float("nan")] * 4)[:2] == ["FAILED", "FAILED"]
+    assert verdicts([value + 0.021 for value in LOGPROBS])[:2] == ["WRONG", "ok"]
+    assert verdicts([float("nan")] * 4)[:2] == ["WRONG", "WRONG"]
 
 
 def test_layouts_passes_and_neighbours_by_their_bits() -> None:
     first, near, far = trainer(LOGPROBS), trainer([v + 2e-5 for v in LOGPROBS]), trainer([v + 1e-3 for v in LOGPROBS])
     assert check_layouts(first, near, "float32").verdict == "ok"
-    assert check_layouts(first, far, "float32").verdict == "FAILED"
+    assert check_layouts(first, far, "float32").verdict == "WRONG"
     assert check_repeatable(first, first).verdict == "ok"
-    assert check_repeatable(first, near).verdict == "FAILED"
+    assert check_repeatable(first, near).verdict == "WRONG"
     both, leaked = first | {"b": first["a"]}, near | {"b": near["a"]}
     assert check_neighbours(both, first | {"b": near["a"]}, "b").verdict == "ok"
     assert check_neighbours(both, leaked, "b").found == "a"
@@ -60,7 +60,7 @@ def test_layouts_passes_and_neighbours_by_their_bits() -> None:
 
 def test_equal_answers_to_one_prompt_are_found() -> None:
     """Row 64."""
-    assert check_streams([answer([1], [-1.0])] * 4).verdict == "FAILED"
+    assert check_streams([answer([1], [-1.0])] * 4).verdict == "WRONG"
     assert check_streams([answer([1], [-1.0])] * 3 + [answer([2], [-1.0])]).verdict == "ok"
 
 
@@ -73,4 +73,4 @@ def test_an_engine_that_misreports_its_tokens_is_found() -> None:
     made_up = answer([1, 0], [-1.0, -0.5], FinishReason.LENGTH)
     for place, bad in enumerate((short, positive, made_up)):
         found = [check.verdict for check in check_record([good, bad], 8, eos=0)]
-        assert found == ["FAILED" if number == place else "ok" for number in range(3)]
+        assert found == ["WRONG" if number == place else "ok" for number in range(3)]

@@ -24,7 +24,7 @@ def checked(tokenizer, history: History = History.keep) -> dict[str, Check]:
 
 def test_a_good_template_passes(tokenizer):
     found = checked(tokenizer)
-    assert [check.verdict for check in found.values()] == ["ok", "note", "note", "ok", "ok"]
+    assert [check.verdict for check in found.values()] == ["ok", "ok", "note", "note", "ok", "ok"]
     assert found["43"].found == "yes"
 
 
@@ -35,7 +35,7 @@ def test_two_start_tokens_are_found(tokenizer):
     tokenizer.chat_template = "<s>" + template
     assert checked(tokenizer)["45"].verdict == "ok"
     tokenizer.chat_template = "<s><s>" + template
-    assert (checked(tokenizer)["45"].verdict, checked(tokenizer)["45"].found) == ("FAILED", "2")
+    assert (checked(tokenizer)["45"].verdict, checked(tokenizer)["45"].found) == ("WRONG", "2")
 
 
 def test_a_template_that_drops_reasoning_is_noted(tokenizer):
@@ -44,3 +44,12 @@ def test_a_template_that_drops_reasoning_is_noted(tokenizer):
         "message['content']", "message['content'].split('</think>')[-1]"
     ).replace("message.content", "message.content.split('</think>')[-1]")
     assert checked(tokenizer, History.render)["43"].found.startswith("no")
+    assert checked(tokenizer, History.render)["43, 44"].verdict == "note"
+
+
+def test_turns_that_are_put_together_otherwise_than_rendered_are_found(tokenizer, monkeypatch):
+    """Rows 43 and 44: a token too many between two turns."""
+    right = ChatCodec.continuation_tokens
+    monkeypatch.setattr(ChatCodec, "continuation_tokens", lambda self, messages: [*right(self, messages), 5])
+    check = checked(tokenizer)["43, 44"]
+    assert (check.verdict, check.is_needed) == ("WRONG", True)
