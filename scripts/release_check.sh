@@ -19,7 +19,7 @@ while [ $# -gt 0 ]; do
     --dependencies-of) dependencies=$(cd "$2" && pwd); shift ;;
     --no-train) trains= ;;
     --keep) mkdir "$2"; work=$(cd "$2" && pwd); shift ;;
-    *) sed -n '2,13p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
+    *) sed -n '2,12p' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
   esac
   shift
 done
@@ -69,8 +69,11 @@ say "using"
 "$work/venv/bin/skyrl-nat" monitoring monitoring > monitoring.txt
 if [ -n "$trains" ]; then
   say "training one step"
-  "$work/venv/bin/skyrl-nat" train experiment=smoke_cpu trainer.steps=1 engine=hf weight_sync=host name=release root_dir=runs \
-    evaluation.before_and_after=false
+  # Short answers: whether they are good says nothing of the wheel.
+  "$work/venv/bin/skyrl-nat" train experiment=smoke_cpu trainer.steps=1 engine=hf weight_sync=host name=release \
+    root_dir=runs trainer.rollouts_per_task=2 rollout.max_new_tokens=24 evaluation.before_and_after=false
+  grep -q '"rollout/completion_tokens/mean": [1-9]' runs/release/metrics.jsonl ||
+    { echo "release: the step must have sampled tokens, see $work/elsewhere/runs/release. Try it on an idle machine" >&2; exit 1; }
   ls runs/release/checkpoints/step_*/manifest.json > /dev/null
 fi
 say "the wheel holds all that is needed"

@@ -25,7 +25,7 @@ NOT_RUN = {
     "submit": "needs a Ray cluster; tests/integration/test_ray_job.py has one",
     "serve": "stays; tests/integration/test_service_in_ray.py starts it",
     "deploy": "needs a trained model and stays; tests/unit/deploy and tests/integration/test_whole_way.py do it",
-    "prepare": "proves every task in the sandbox for minutes; tests/integration/test_prepare.py does",
+    "prepare": "proves every task in the sandbox for minutes; test_documented_commands.py makes a small set",
     "traces": "needs recorded runs of others; tests/integration/test_trace_round_trip.py has them",
     "label": "stays and waits for a person; tests/unit/data has the page",
     "monitoring": "needs a running service; tests/integration/test_monitoring.py has one",

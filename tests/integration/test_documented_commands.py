@@ -6,7 +6,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,8 +17,13 @@ pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1200)]
 
 COPIED = ("conf", "docs", "examples", "scripts", "benchmarks", "slurm", "skyrl_nat", "pyproject.toml")
 RUNS = re.compile(r"\bruns/(NAME|mine)\b")
-SMALLER = {r"--num-samples \d+": "--num-samples 12", r"--step \d+": "--step 2", r"--limit \d+": "--limit 2"}
-"""What is shortened: the small run has three steps, and data sets are made for a check alone."""
+SMALLER = {
+    r"--num-samples \d+": "--num-samples 20",
+    r"--step \d+": "--step 2",
+    r"--limit \d+": "--limit 2",
+    r"\bmy_model\b": "out/model",
+}
+"""What is shortened: the small run has three steps, data sets are made for a check alone, and nothing is done twice."""
 NOT_HERE = {
     r"--format (lora|gguf|ollama)": "needs adapters, llama.cpp or Ollama; test_exports_of_runs.py has them",
     r"\b(MODEL|BASELINE|TRAINED|FOLDER|FILE|OUT)\b": "stands for what only its reader has",
@@ -48,26 +52,28 @@ class Place:
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    """Copy what is needed, and train three steps; its name is that of a page's run."""
+def place(tmp_path_factory: pytest.TempPathFactory) -> Place:
+    """Copy what is needed."""
     folder = tmp_path_factory.mktemp("checkout")
     for name in COPIED:
         copy = shutil.copytree if (ROOT / name).is_dir() else shutil.copy
         copy(ROOT / name, folder / name)
-    programs = Path(sys.executable).parent
-    paths = os.pathsep.join([str(folder), str(ROOT / "tests")])
     environment = {
         **os.environ,
-        "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}",
-        "PYTHONPATH": paths,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONPATH": os.pathsep.join([str(folder), str(ROOT / "tests")]),
         "OMP_NUM_THREADS": "1",
         "SKYRL_NAT_SANDBOX_PYTHON": str(ROOT / ".venv-nat/bin/python"),
     }
-    place = Place(folder, environment)
-    overrides = small_run.arguments(folder, "name=NAME", "trainer.steps=3", "engine.deterministic=true")
+    return Place(folder, environment)
+
+
+@pytest.fixture(scope="module")
+def run_of_three_steps(place: Place) -> None:
+    """Train under the name that pages give a run."""
+    overrides = small_run.arguments(place.folder, "name=NAME", "trainer.steps=3", "engine.deterministic=true")
     trained = place.run(shlex.join(["skyrl-nat", "train", *overrides]))
     assert trained.returncode == 0, trained.stdout + trained.stderr
-    yield place
 
 
 def text_of(command: Command) -> str:
@@ -78,18 +84,26 @@ def text_of(command: Command) -> str:
     return text
 
 
-def chosen() -> list[str]:
-    """Return what is run, each line once, in the order of the pages."""
+def chosen(*, on_a_run: bool) -> list[str]:
+    """Return what is run, each line once, in the order of the pages; a data set is made before it is looked at."""
     texts = []
     for command in commands():
         text = re.sub(r"^(\.venv/bin/)?", "", text_of(command))
-        is_quick = kind_of(command) == "run on a run" or text.removeprefix("python ").startswith(PROGRAMS)
-        if is_quick and not any(re.search(pattern, text) for pattern in NOT_HERE):
+        is_on_a_run = kind_of(command) == "run on a run"
+        is_quick = is_on_a_run or text.removeprefix("python ").startswith(PROGRAMS)
+        if is_quick and is_on_a_run == on_a_run and not any(re.search(pattern, text) for pattern in NOT_HERE):
             texts.append(text)
     return sorted(dict.fromkeys(texts), key=lambda text: "dataset_report" in text)
 
 
-@pytest.mark.parametrize("text", chosen(), ids=str)
-def test_documented_command_runs(place, text):
+@pytest.mark.parametrize("text", chosen(on_a_run=True), ids=str)
+@pytest.mark.usefixtures("run_of_three_steps")
+def test_command_on_a_run_runs(place, text):
+    done = place.run(text)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("text", chosen(on_a_run=False), ids=str)
+def test_program_runs(place, text):
     done = place.run(text)
     assert done.returncode == 0, done.stdout + done.stderr
