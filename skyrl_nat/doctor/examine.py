@@ -19,8 +19,6 @@ from skyrl_nat.doctor.check import Check, equal, none_of
 from skyrl_nat.errors import EngineError
 from skyrl_nat.types import GenerationRequest, Message, SamplingParams
 
-NUM_ANSWERS = 4
-"""Sampled answers to each prompt."""
 NUM_LOOKED_AT = 16
 """Held-out tasks from which prompts are taken."""
 NUM_ALONE = 2
@@ -31,12 +29,15 @@ NUM_ALONE = 2
 class Size:
     """How much is sampled: enough to see a fault, and on a CPU answered within a minute."""
 
-    num_prompts: int
-    """The shortest ones of the held-out tasks that the run evaluates."""
+    num_answers: tuple[int, ...]
+    """To each prompt, of which the shortest are taken."""
     max_new_tokens: int
 
 
-SIZES = {Device.cpu: Size(num_prompts=2, max_new_tokens=24), Device.cuda: Size(num_prompts=4, max_new_tokens=48)}
+SIZES = {
+    Device.cpu: Size(num_answers=(4, 1), max_new_tokens=16),
+    Device.cuda: Size(num_answers=(4, 4, 4, 4), max_new_tokens=48),
+}
 
 
 async def examine(run: Run) -> list[Check]:
@@ -46,18 +47,19 @@ async def examine(run: Run) -> list[Check]:
         run: Opened, not trained; its engines hold nothing yet.
     """
     token_ids = [run.codec.prompt_tokens(messages) for messages in await _first_messages(run)]
-    token_ids = sorted(token_ids, key=len)[: _size(run).num_prompts]
+    size = SIZES[run.config.cluster.device]
+    token_ids = sorted(token_ids, key=len)[: len(size.num_answers)]
     await run.push_weights()
     temperature = run.config.rollout.temperature
     answers = await asyncio.gather(
         *[
             _answer(run, prompt, f"{number}-{seed}", temperature=temperature, seed=seed)
             for number, prompt in enumerate(token_ids)
-            for seed in range(NUM_ANSWERS)
+            for seed in range(size.num_answers[number])
         ]
     )
-    checks = check_record(answers, _size(run).max_new_tokens, run.codec.eos_token_id)
-    checks.append(check_streams(answers[:NUM_ANSWERS]))
+    checks = check_record(answers, size.max_new_tokens, run.codec.eos_token_id)
+    checks.append(check_streams(answers[: size.num_answers[0]]))
     checks += await _compare(run, answers)
     checks += await _engines(run, token_ids)
     return checks
@@ -79,7 +81,9 @@ async def _answer(run: Run, prompt: list[int], name: str, *, temperature: float,
         request_id=f"doctor-{name}/0",
         prompt_token_ids=prompt,
         sampling=SamplingParams(
-            max_new_tokens=min(_size(run).max_new_tokens, room), temperature=temperature, seed=run.config.seed + seed
+            max_new_tokens=min(SIZES[run.config.cluster.device].max_new_tokens, room),
+            temperature=temperature,
+            seed=run.config.seed + seed,
         ),
     )
     return Played(prompt=prompt, completion=await run.pool.generate(request))
@@ -89,10 +93,6 @@ async def _greedy(run: Run, prompts: list[list[int]]) -> list[list[int]]:
     asked = [_answer(run, prompt, f"greedy-{at}", temperature=0.0, seed=0) for at, prompt in enumerate(prompts)]
     answers = await asyncio.gather(*asked)
     return [answer.completion.token_ids for answer in answers]
-
-
-def _size(run: Run) -> Size:
-    return SIZES[run.config.cluster.device]
 
 
 async def _compare(run: Run, answers: list[Played]) -> list[Check]:
