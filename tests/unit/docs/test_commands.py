@@ -13,10 +13,12 @@ from pathlib import Path
 
 import pytest
 from documented import NOT_RUN, ROOT, RUN, RUN_ON_A_RUN, Command, Fence, commands, fences, fences_of, kind_of, pages
+from service_parts import settings
 
 from skyrl_nat import cli
 from skyrl_nat.config.load import load_config
 from skyrl_nat.config.overrides import parse_sweep
+from skyrl_nat.service.app import create_app
 
 ALL = commands()
 OVERRIDE = re.compile(r"[~+]*[a-z_][\w./]*=.*", re.DOTALL)
@@ -110,12 +112,17 @@ def test_extras_to_install_are_declared(command):
     assert all((ROOT / word).is_file() for word in command.words if word.endswith((".lock", ".txt")))
 
 
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    return Service(tmp_path_factory.mktemp("service"))
+
+
 @pytest.mark.parametrize("command", of_program("curl"), ids=str)
-def test_addresses_are_those_of_the_service(command, tmp_path):
+def test_addresses_are_those_of_the_service(command, service):
     (address,) = (word for word in command.words[1:] if re.match(r"(\$\w+|http://[\w.:]+)/", word))
     path = re.sub(r"^(\$\w+|http://[^/]+)", "", address).partition("?")[0]
     is_post = "POST" in command.words or "-d" in command.words
-    assert (path, "post" if is_post else "get") in Service(tmp_path)
+    assert (path, "post" if is_post else "get") in service
 
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: page.relative_to(ROOT).as_posix())
@@ -169,10 +176,6 @@ class Service:
     """Paths and methods of the training service, as its OpenAPI names them."""
 
     def __init__(self, folder: Path) -> None:
-        from service_parts import settings
-
-        from skyrl_nat.service.app import create_app
-
         self.paths = create_app(settings(folder)).openapi()["paths"]
 
     def __contains__(self, asked: tuple[str, str]) -> bool:
