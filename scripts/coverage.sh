@@ -11,5 +11,5 @@ python=${COVERAGE_PYTHON:-.venv/bin/python}
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 export COVERAGE_FILE=$folder/coverage
-"$python" -m coverage run -m pytest -q "$@"
+"$python" -m coverage run -m pytest "$@"
 "$python" -m coverage report
