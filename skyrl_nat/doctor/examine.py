@@ -21,22 +21,25 @@ from skyrl_nat.types import GenerationRequest, Message, SamplingParams
 
 NUM_LOOKED_AT = 16
 """Held-out tasks from which prompts are taken."""
+MAX_NEW_TOKENS = 32
+"""Of a sampled answer: in half of them, confident models say the same every time."""
 NUM_ALONE = 2
 """Samples that are computed by themselves too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Size:
-    """How much is sampled: enough to see a fault, and on a CPU answered within a minute."""
+    """How much is asked for: enough to see a fault, and on a CPU answered soon."""
 
     num_answers: tuple[int, ...]
     """To each prompt, of which the shortest are taken."""
-    max_new_tokens: int
+    num_greedy: int
+    """Tokens of a greedy answer."""
 
 
 SIZES = {
-    Device.cpu: Size(num_answers=(4, 1), max_new_tokens=16),
-    Device.cuda: Size(num_answers=(4, 4, 4, 4), max_new_tokens=48),
+    Device.cpu: Size(num_answers=(4, 1), num_greedy=8),
+    Device.cuda: Size(num_answers=(4, 4, 4, 4), num_greedy=32),
 }
 
 
@@ -58,7 +61,7 @@ async def examine(run: Run) -> list[Check]:
             for seed in range(size.num_answers[number])
         ]
     )
-    checks = check_record(answers, size.max_new_tokens, run.codec.eos_token_id)
+    checks = check_record(answers, MAX_NEW_TOKENS, run.codec.eos_token_id)
     checks.append(check_streams(answers[: size.num_answers[0]]))
     checks += await _compare(run, answers)
     checks += await _engines(run, token_ids)
@@ -75,22 +78,26 @@ async def _first_messages(run: Run) -> list[list[Message]]:
     return prompts
 
 
-async def _answer(run: Run, prompt: list[int], name: str, *, temperature: float, seed: int) -> Played:
+async def _answer(
+    run: Run, prompt: list[int], name: str, *, temperature: float, seed: int, num_tokens: int = MAX_NEW_TOKENS
+) -> Played:
     room = run.config.rollout.max_total_tokens - len(prompt)
     request = GenerationRequest(
         request_id=f"doctor-{name}/0",
         prompt_token_ids=prompt,
         sampling=SamplingParams(
-            max_new_tokens=min(SIZES[run.config.cluster.device].max_new_tokens, room),
-            temperature=temperature,
-            seed=run.config.seed + seed,
+            max_new_tokens=min(num_tokens, room), temperature=temperature, seed=run.config.seed + seed
         ),
     )
     return Played(prompt=prompt, completion=await run.pool.generate(request))
 
 
 async def _greedy(run: Run, prompts: list[list[int]]) -> list[list[int]]:
-    asked = [_answer(run, prompt, f"greedy-{at}", temperature=0.0, seed=0) for at, prompt in enumerate(prompts)]
+    num_tokens = SIZES[run.config.cluster.device].num_greedy
+    asked = [
+        _answer(run, prompt, f"greedy-{at}", temperature=0.0, seed=0, num_tokens=num_tokens)
+        for at, prompt in enumerate(prompts)
+    ]
     answers = await asyncio.gather(*asked)
     return [answer.completion.token_ids for answer in answers]
 
