@@ -111,7 +111,8 @@ def _with_free_key(override: str) -> str:
 def _one_sentence(error: BaseException) -> str:
     """Say in the house's form what Hydra or OmegaConf refused."""
     chain: list[BaseException] = [error]
-    while (cause := chain[-1].__cause__) is not None:
+    # Under a debugger OmegaConf's errors may be their own cause.
+    while (cause := chain[-1].__cause__) is not None and cause not in chain:
         chain.append(cause)
     for link in reversed(chain):
         if isinstance(link, ConfigError):

@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import sys
 
 import pytest
 
@@ -378,3 +379,15 @@ def test_environment_without_a_certain_text_and_secrets_are_refused(override: st
     """RY-04."""
     with pytest.raises(ConfigError, match=message):
         load_config([override])
+
+
+def test_a_refusal_ends_under_a_debugger_too(monkeypatch):
+    """OmegaConf keeps causes where a trace function is set, and then an error may be its own cause."""
+    monkeypatch.delenv("SIZE", raising=False)
+    before = sys.gettrace()
+    sys.settrace(lambda *_: None)
+    try:
+        with pytest.raises(ConfigError, match="reads the environment variable SIZE"):
+            load_config(["trainer.steps=${oc.env:SIZE}"])
+    finally:
+        sys.settrace(before)

@@ -1,0 +1,83 @@
+"""Write dialogues of someone who knows the tools and is careless about which one is next: a start for GRPO.
+
+usage: careless_plans.py FILE [--share 0.25] [--each 4] [--seed 0]
+
+Each turn names the tool that the plan wants next, or by chance, in a share of the turns, any other tool of the workflow.
+Who imitates this spells every name and does about as many plans right as these dialogues do, which is printed.
+"""
+
+import argparse
+import json
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from skyrl_nat.data.specs import load_tasks
+from skyrl_nat.environments.jira.catalogue import read_issue
+from skyrl_nat.environments.jira.machine import Machine
+from skyrl_nat.environments.jira.text import JiraTextEnv
+from skyrl_nat.environments.jira.validator import JiraValidator
+from skyrl_nat.types import Message, Task
+
+
+def play_carelessly(task: Task, share: float, dice: random.Random) -> dict[str, Any]:
+    """Return one episode: `task_id`, `difficulty`, `prompt`, `messages`, `reward`, `is_success`.
+
+    Args:
+        task: Of the family `jira`.
+        share: Of the turns that name another tool than the plan's next one.
+        dice: Decides.
+    """
+    machine = Machine(read_issue(task.payload["issue"]))
+    state, names = machine.start(), machine.workflow.tool_names
+    environment = JiraTextEnv({}, {"payload": task.payload})
+    prompt, _ = environment.init([])
+    messages: list[Message] = []
+    is_done = False
+    while not is_done:
+        # Once all of the plan is done nothing ends an episode but its last tool.
+        wanted = machine.plan[min(state.num_progress, len(machine.plan) - 1)]
+        tool = dice.choice([name for name in names if name != wanted]) if dice.random() < share else wanted
+        state = machine.apply(state, tool).state
+        output = environment.step(tool)
+        is_done = output["done"]
+        observations = [Message(role=item["role"], content=item["content"]) for item in output["observations"]]
+        messages += [Message(role="assistant", content=tool), *observations]
+    result = JiraValidator().validate(task, environment.artifact())
+    return {
+        "task_id": task.task_id,
+        "difficulty": task.difficulty,
+        "prompt": prompt,
+        "messages": messages,
+        "reward": result.total,
+        "is_success": result.is_success,
+    }
+
+
+def careless_episodes(share: float, each: int, seed: int) -> Iterator[dict[str, Any]]:
+    """Yield `each` episodes of every training task, the tasks in turn."""
+    dice = random.Random(seed)
+    tasks = load_tasks(["builtin:jira/train"])
+    for _ in range(each):
+        for task in tasks:
+            yield play_carelessly(task, share, dice)
+
+
+def main() -> None:
+    """Write the file."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--share", type=float, default=0.25, help="of the turns that name another tool")
+    parser.add_argument("--each", type=int, default=4, help="episodes of every training task")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    episodes = list(careless_episodes(options.share, options.each, options.seed))
+    options.file.parent.mkdir(parents=True, exist_ok=True)
+    options.file.write_text("".join(json.dumps(episode) + "\n" for episode in episodes), encoding="utf-8")
+    reward, success = (sum(episode[key] for episode in episodes) / len(episodes) for key in ("reward", "is_success"))
+    print(json.dumps({"episodes": len(episodes), "mean_reward": round(reward, 3), "success": round(success, 3)}))
+
+
+if __name__ == "__main__":
+    main()
