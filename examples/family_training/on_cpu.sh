@@ -7,8 +7,9 @@
 #   FAMILY     jira or task_dag (plans of difficulty 1 and 2)
 #   OUT        folder to make; the model that is begun with is OUT/model
 #   SFT, GRPO  overrides of one stage, in the place of those below
+#   EPISODES   a file of dialogues to imitate; jira: examples/jira_workflow/careless_plans.py, task_dag: reference plans
 set -euo pipefail
-[ $# -ge 2 ] || { sed -n '2,9p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+[ $# -ge 2 ] || { sed -n '2,10p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 family=$1 out=$2
@@ -16,11 +17,17 @@ shift 2
 python=python3
 [ ! -x "$root/.venv/bin/python" ] || python=$root/.venv/bin/python
 export CUDA_VISIBLE_DEVICES="" PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
-# So short that much is left to gain.
+# So short, or of so careless dialogues, that much is left to gain.
 case "$family" in
-  jira) SFT=${SFT:-trainer.steps=90 trainer.tasks_per_step=16 optimizer.lr=1e-3 optimizer.schedule=constant} ;;
+  jira)
+    EPISODES=${EPISODES:-$out/careless_plans.jsonl}
+    [ -e "$EPISODES" ] || "$python" "$root/examples/jira_workflow/careless_plans.py" "$EPISODES"
+    export EPISODES
+    SFT=${SFT:-trainer.steps=180 trainer.tasks_per_step=16 optimizer.lr=1e-3}
+    GRPO=${GRPO:-trainer.steps=60 trainer.tasks_per_step=16 optimizer.lr=1e-4}
+    ;;
   *) SFT=${SFT:-trainer.steps=100 trainer.tasks_per_step=16 optimizer.lr=1e-3 optimizer.schedule=constant} ;;
 esac
-export SFT
+export SFT GRPO
 [ -e "$out/model/model.safetensors" ] || "$python" "$here/family_model.py" "$family" "$out/model"
 exec "$python" "$here/stages.py" "$family" "$out" "$out/model" --imitate "experiment=${family}_tiny_cpu" "$@"

@@ -2,8 +2,8 @@
 
 usage: careless_plans.py FILE [--share 0.25] [--each 4] [--seed 0]
 
-Each turn names the tool that the plan wants next, or by chance, in a share of the turns, any other tool of the workflow.
-Who imitates this spells every name and does about as many plans right as these dialogues do, which is printed.
+Each turn names the tool that the plan wants next or, in a share of the turns, any other tool of the workflow. Who
+imitates this spells every name and goes wrong about as often as these dialogues do, which is printed.
 """
 
 import argparse

@@ -11,6 +11,7 @@ from types import ModuleType
 import pytest
 from tiny_model import make_tiny_model
 
+from skyrl_nat.environments.jira.catalogue import load_workflows
 from skyrl_nat.environments.jira.env import ENVIRONMENT_IDS
 
 ROOT = Path(__file__).parents[3]
@@ -75,3 +76,26 @@ def test_scripts_train_and_compare_and_write_table_numbers_and_plot(tmp_path: Pa
     assert "| JiraStatusUpdate-v0 | rule | 0.950 | 0.950 | 0.950 | 0.950 | 100% | 5.0 |" in table
     assert (tmp_path / "comparison.png").read_bytes().startswith(b"\x89PNG")
     assert f"left out: ppo on {environment_id}" in run("compare.py", tmp_path, *compared)
+
+
+def test_careless_plans_spell_every_name_and_go_wrong_as_often_as_they_shall(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.syspath_prepend(str(FOLDER))
+    careless = importlib.import_module("careless_plans")
+    assert all(episode["is_success"] and episode["reward"] == 1 for episode in careless.careless_episodes(0.0, 1, 0))
+    episodes = list(careless.careless_episodes(0.25, 1, 0))
+    assert episodes == list(careless.careless_episodes(0.25, 1, 0))
+    assert 0.15 < sum(episode["is_success"] for episode in episodes) / len(episodes) < 0.4
+    said = {m["content"] for e in episodes for m in e["messages"] if m["role"] == "assistant"}
+    assert said <= {name for workflow in load_workflows().values() for name in workflow.tool_names}
+    output = subprocess.run(
+        [sys.executable, str(FOLDER / "careless_plans.py"), str(tmp_path / "new" / "plans.jsonl"), "--each", "1"],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert json.loads(output.stdout)["episodes"] == len(episodes) == 240
+    lines = (tmp_path / "new" / "plans.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [json.loads(line) for line in lines] == episodes
