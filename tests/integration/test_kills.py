@@ -50,8 +50,9 @@ def test_sigterm_to_one_rank_of_the_policy_is_left_to_the_controller(folder, run
     assert psutil.pid_exists(rank)
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("role", ["environment", "engine", "policy"])
+@pytest.mark.parametrize(
+    "role", ["engine", *(pytest.param(role, marks=pytest.mark.long) for role in ("environment", "policy"))]
+)
 def test_a_worker_that_stands_still_is_replaced_and_the_run_goes_on(folder, run, role: str):
     """RY-07. A policy rank takes the run back to its newest checkpoint, others lose at most the rollouts in them.
 
