@@ -15,6 +15,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from made_page import write_or_check
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/API_REFERENCE.md"
 HEAD = """# API reference
@@ -207,13 +209,7 @@ def page() -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the page, or compare it."""
-    text = page()
-    if "--check" not in arguments:
-        PAGE.write_text(text, encoding="utf-8")
-    elif not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != text:
-        print(f"{PAGE.relative_to(ROOT)} is out of date: run scripts/build_api_reference.py", file=sys.stderr)
-        return 1
-    return 0
+    return write_or_check(PAGE, page(), Path(__file__).name, arguments)
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 import yaml
+from made_page import write_or_check
 
 from skyrl_nat.config.run import RunConfig
 
@@ -250,13 +251,7 @@ def page() -> str:
 
 def main(arguments: list[str]) -> int:
     """Write the page, or compare it."""
-    text = page()
-    if "--check" not in arguments:
-        PAGE.write_text(text, encoding="utf-8")
-    elif not PAGE.is_file() or PAGE.read_text(encoding="utf-8") != text:
-        print(f"{PAGE.relative_to(ROOT)} is out of date: run scripts/build_config_reference.py", file=sys.stderr)
-        return 1
-    return 0
+    return write_or_check(PAGE, page(), Path(__file__).name, arguments)
 
 
 if __name__ == "__main__":

@@ -10,6 +10,8 @@ ROOT = Path(__file__).parents[1]
 
 def load(name: str) -> ModuleType:
     """Return a script as a module; it is run to its end once."""
+    if str(ROOT / "scripts") not in sys.path:
+        sys.path.append(str(ROOT / "scripts"))
     if name not in sys.modules:
         spec = importlib.util.spec_from_file_location(name, ROOT / f"scripts/{name}.py")
         assert spec is not None

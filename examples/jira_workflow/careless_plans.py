@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from skyrl_nat.data.specs import load_tasks
-from skyrl_nat.environments.jira.catalogue import read_issue
+from skyrl_nat.environments.jira.episodes import play_tools
 from skyrl_nat.environments.jira.machine import Machine
-from skyrl_nat.environments.jira.text import JiraTextEnv
 from skyrl_nat.environments.jira.validator import JiraValidator
-from skyrl_nat.types import Message, Task
+from skyrl_nat.types import Task
 
 
 def play_carelessly(task: Task, share: float, dice: random.Random) -> dict[str, Any]:
@@ -29,30 +28,14 @@ def play_carelessly(task: Task, share: float, dice: random.Random) -> dict[str, 
         share: Of the turns that name another tool than the plan's next one.
         dice: Decides.
     """
-    machine = Machine(read_issue(task.payload["issue"]))
-    state, names = machine.start(), machine.workflow.tool_names
-    environment = JiraTextEnv({}, {"payload": task.payload})
-    prompt, _ = environment.init([])
-    messages: list[Message] = []
-    is_done = False
-    while not is_done:
-        # Once all of the plan is done nothing ends an episode but its last tool.
-        wanted = machine.plan[min(state.num_progress, len(machine.plan) - 1)]
-        tool = dice.choice([name for name in names if name != wanted]) if dice.random() < share else wanted
-        state = machine.apply(state, tool).state
-        output = environment.step(tool)
-        is_done = output["done"]
-        observations = [Message(role=item["role"], content=item["content"]) for item in output["observations"]]
-        messages += [Message(role="assistant", content=tool), *observations]
-    result = JiraValidator().validate(task, environment.artifact())
-    return {
-        "task_id": task.task_id,
-        "difficulty": task.difficulty,
-        "prompt": prompt,
-        "messages": messages,
-        "reward": result.total,
-        "is_success": result.is_success,
-    }
+
+    def choose(machine: Machine, wanted: str) -> str:
+        if dice.random() >= share:
+            return wanted
+        return dice.choice([name for name in machine.workflow.tool_names if name != wanted])
+
+    episode, result = play_tools(task, JiraValidator(), choose)
+    return episode | {"is_success": result.is_success}
 
 
 def careless_episodes(share: float, each: int, seed: int) -> Iterator[dict[str, Any]]:
