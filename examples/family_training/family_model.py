@@ -32,7 +32,8 @@ WORDS = {
     "task_dag": r" ?[A-Za-z]+|[0-9]| ?[^\sA-Za-z0-9]+|\s+",
 }
 """Family -> what no token crosses."""
-VOCABULARY = 1024
+VOCABULARY = {"jira": 1024, "task_dag": 2048}
+"""Family -> tokens at most. Plans copy words of their request: of whole ones, no letter is forgotten on the way."""
 SHAPE: dict[str, Any] = {
     "hidden_size": 192,
     "intermediate_size": 512,
@@ -50,12 +51,13 @@ def texts_of(family: str) -> Iterator[str]:
         yield from (message["content"] for message in [*episode.get("prompt", []), *episode["messages"]])
 
 
-def make_tokenizer(texts: Iterator[str], words: str) -> PreTrainedTokenizerFast:
+def make_tokenizer(texts: Iterator[str], words: str, num_tokens: int) -> PreTrainedTokenizerFast:
     """Return a byte-level BPE tokenizer with SmolLM2's template.
 
     Args:
         texts: What it is made of.
         words: Regular expression of what no token crosses.
+        num_tokens: At most.
     """
     bpe = Tokenizer(models.BPE())
     bpe.pre_tokenizer = pre_tokenizers.Sequence(
@@ -66,7 +68,7 @@ def make_tokenizer(texts: Iterator[str], words: str) -> PreTrainedTokenizerFast:
     )
     bpe.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=VOCABULARY,
+        vocab_size=num_tokens,
         special_tokens=list(SPECIAL_TOKENS),
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
@@ -92,7 +94,7 @@ def main() -> None:
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    tokenizer = make_tokenizer(texts_of(options.family), WORDS[options.family])
+    tokenizer = make_tokenizer(texts_of(options.family), WORDS[options.family], VOCABULARY[options.family])
     torch.manual_seed(options.seed)
     shape = SHAPE | {"vocab_size": len(tokenizer), "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 2}
     model = LlamaForCausalLM(LlamaConfig(**shape, dtype=torch.float32))

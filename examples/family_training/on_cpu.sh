@@ -7,7 +7,7 @@
 #   FAMILY     jira or task_dag (plans of difficulty 1 and 2)
 #   OUT        folder to make; the model that is begun with is OUT/model
 #   SFT, GRPO  overrides of one stage, in the place of those below
-#   EPISODES   a file of dialogues to imitate; jira: examples/jira_workflow/careless_plans.py, task_dag: reference plans
+#   EPISODES   a file of dialogues to imitate, in the place of those that the family's careless_plans.py writes
 set -euo pipefail
 [ $# -ge 2 ] || { sed -n '2,10p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -17,16 +17,23 @@ shift 2
 python=python3
 [ ! -x "$root/.venv/bin/python" ] || python=$root/.venv/bin/python
 export CUDA_VISIBLE_DEVICES="" PYTHONPATH="$root${PYTHONPATH:+:$PYTHONPATH}"
-# So short, or of so careless dialogues, that much is left to gain.
+# Of so careless dialogues that much is left to gain.
+export EPISODES=${EPISODES:-$out/careless_plans.jsonl}
 case "$family" in
   jira)
-    EPISODES=${EPISODES:-$out/careless_plans.jsonl}
     [ -e "$EPISODES" ] || "$python" "$root/examples/jira_workflow/careless_plans.py" "$EPISODES"
-    export EPISODES
     SFT=${SFT:-trainer.steps=180 trainer.tasks_per_step=16 optimizer.lr=1e-3}
     GRPO=${GRPO:-trainer.steps=60 trainer.tasks_per_step=16 optimizer.lr=1e-4}
     ;;
-  *) SFT=${SFT:-trainer.steps=100 trainer.tasks_per_step=16 optimizer.lr=1e-3 optimizer.schedule=constant} ;;
+  task_dag)
+    # Its held-out requests are of domains whose words the model has read.
+    held_out=$out/held_out.parquet
+    [ -e "$EPISODES" ] && [ -e "$held_out" ] ||
+      "$python" "$root/examples/task_decomposition/careless_plans.py" "$out/careless_plans.jsonl" "$held_out"
+    set -- "environment.validation_files=[\"$held_out\"]" "$@"
+    SFT=${SFT:-trainer.steps=240 trainer.tasks_per_step=16 optimizer.lr=1e-3}
+    GRPO=${GRPO:-trainer.steps=60 trainer.tasks_per_step=16 optimizer.lr=1e-4}
+    ;;
 esac
 export SFT GRPO
 [ -e "$out/model/model.safetensors" ] || "$python" "$here/family_model.py" "$family" "$out/model"

@@ -133,7 +133,8 @@ class Stages:
             if is_missing:
                 folder = self.out / "sft_model"
                 shutil.rmtree(folder, ignore_errors=True)
-                run_program("export", str(self.out / "sft"), str(folder))
+                # GRPO begins in the other engine right after, and says how far they are apart.
+                run_program("export", str(self.out / "sft"), str(folder), "--engines", "hf")
 
     def train(self, name: str, model: str, *overrides: str, is_limited: bool = False) -> None:
         """Train a run of the folder, to its end or to the last evaluation that fits."""

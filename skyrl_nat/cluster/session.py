@@ -4,18 +4,20 @@ import asyncio
 import atexit
 import logging
 import os
+import secrets
 import signal
 import sys
 import threading
 import time
 import traceback
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, nullcontext
 from typing import Any
 
 import ray
 from ray._private import ray_constants
 from ray._private.state import available_resources_per_node
+from ray._raylet import AuthenticationTokenLoader, Config  # pyright: ignore[reportAttributeAccessIssue] - compiled
 from ray.util.placement_group import PlacementGroup, placement_group, remove_placement_group
 
 from skyrl_nat.cluster.folders import ray_folder
@@ -28,6 +30,7 @@ from skyrl_nat.errors import WorkerError
 
 logger = logging.getLogger(__name__)
 
+MODE, WORD = "RAY_AUTH_MODE", "RAY_AUTH_TOKEN"
 LOOK_S = 0.5
 RESERVES_S = 1
 """Between two looks for a signal while resources are waited for; Ray counts whole seconds."""
@@ -49,11 +52,17 @@ def ray_session(config: ClusterConfig) -> Iterator[None]:
     Raises:
         WorkerError: If Ray cannot be reached or started.
     """
-    os.environ.setdefault("RAY_AUTH_MODE", "disabled")
     os.environ.setdefault("RAY_DEDUP_LOGS", "1")
     for name, value in RAY_SETTINGS.items():
         os.environ.setdefault(name, value)
     address = _address(config)
+    if address:
+        os.environ.setdefault(MODE, "disabled")
+    with nullcontext() if address or ray.is_initialized() else _own_word():
+        yield from _joined_or_started(config, address)
+
+
+def _joined_or_started(config: ClusterConfig, address: str | None) -> Iterator[None]:
     was_running = ray.is_initialized()
     before, reaper = children(), None
     if not was_running:
@@ -78,6 +87,29 @@ def ray_session(config: ClusterConfig) -> Iterator[None]:
 
 def _address(config: ClusterConfig) -> str | None:
     return config.ray_address or os.environ.get("RAY_ADDRESS")
+
+
+@contextmanager
+def _own_word() -> Iterator[None]:
+    """Give the Ray that is started in the block a random word, unless the environment says what it shall ask for.
+
+    Its ports are open to all users of the machine, and who may call it runs code as this one.
+    """
+    word = {} if MODE in os.environ else {MODE: "token", WORD: secrets.token_hex(32)}
+    os.environ |= word
+    _read_word_again()
+    try:
+        yield
+    finally:
+        for name in word:
+            os.environ.pop(name, None)
+        _read_word_again()
+
+
+def _read_word_again() -> None:
+    """Make Ray forget what the environment of this process said before."""
+    Config.initialize("")
+    AuthenticationTokenLoader.instance().reset_cache()
 
 
 @contextmanager

@@ -24,13 +24,13 @@ class Played:
     prompt: list[int]
     completion: Completion
 
-    def sample(self, name: str) -> TrainingSample:
-        """Return it as the trainer would see it."""
+    def sample(self, name: str, group: str) -> TrainingSample:
+        """Return it as the trainer would see it: answers of a group share what is computed of their prompt."""
         context, sampled = len(self.prompt), len(self.completion.token_ids)
         return TrainingSample(
             sample_id=name,
             rollout_id=name,
-            group_id=name,
+            group_id=group,
             token_ids=[*self.prompt, *self.completion.token_ids],
             loss_mask=[False] * context + [True] * sampled,
             rollout_logprobs=[0.0] * context + self.completion.logprobs,

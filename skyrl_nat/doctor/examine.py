@@ -63,8 +63,9 @@ async def examine(run: Run) -> list[Check]:
     )
     checks = check_record(answers, MAX_NEW_TOKENS, run.codec.eos_token_id)
     checks.append(check_streams(answers[: size.num_answers[0]]))
-    checks += await _compare(run, answers)
-    checks += await _engines(run, token_ids)
+    by_prompt = [[answer for answer in answers if answer.prompt == prompt] for prompt in token_ids]
+    checks += await _compare(run, by_prompt)
+    checks += await _engines(run, token_ids[:1])
     return checks
 
 
@@ -102,26 +103,35 @@ async def _greedy(run: Run, prompts: list[list[int]]) -> list[list[int]]:
     return [answer.completion.token_ids for answer in answers]
 
 
-async def _compare(run: Run, answers: list[Played]) -> list[Check]:
-    """Return the checks of the trainer against the engine and against itself."""
+async def _compare(run: Run, answers: list[list[Played]]) -> list[Check]:
+    """Return the checks of the trainer against the engine and against itself; `answers` are those to each prompt."""
     config = run.config
     layout = {"num_ranks": config.data_parallel_size, "token_budget": config.trainer.micro_batch_tokens}
-    samples = [answer.sample(f"a{number}") for number, answer in enumerate(answers)]
-    together = await trainer_logprobs(run.policy, samples, **layout)
-    again = await trainer_logprobs(run.policy, samples, **layout)
-    alone = {}
-    for sample in samples[:NUM_ALONE]:
-        alone |= await trainer_logprobs(run.policy, [sample], **layout)
-    last = samples[-1]
-    # Another last token: nothing in the layout moves, and no other sample may notice.
-    other = replace(last, token_ids=[*last.token_ids[:-1], last.token_ids[0]])
-    changed = await trainer_logprobs(run.policy, [*samples[:-1], other], **layout)
-    return [
-        *check_agreement(samples, together, limit=config.alarms.logprob_diff_warn),
-        check_layouts(alone, together, str(config.model.compute_dtype)),
-        check_repeatable(together, again),
-        check_neighbours(together, changed, last.sample_id),
+    first, *others = [
+        [answer.sample(f"a{prompt}-{number}", f"prompt {prompt}") for number, answer in enumerate(group)]
+        for prompt, group in enumerate(answers)
     ]
+    rest = [sample for group in others for sample in group]
+    found = await trainer_logprobs(run.policy, first, **layout)
+    again = await trainer_logprobs(run.policy, first, **layout)
+    alone = {}
+    for sample in first[:NUM_ALONE]:
+        alone |= await trainer_logprobs(run.policy, [sample], **layout)
+    last = first[-1]
+    # Another last token: nothing in the layout moves, and no other sample may notice.
+    other = replace(last, token_ids=[*last.token_ids[:-1], *_other_token(last.token_ids)])
+    changed = await trainer_logprobs(run.policy, [*first[:-1], other], **layout)
+    every = found | (await trainer_logprobs(run.policy, rest, **layout) if rest else {})
+    return [
+        *check_agreement([*first, *rest], every, limit=config.alarms.logprob_diff_warn),
+        check_layouts(alone, found, str(config.model.compute_dtype)),
+        check_repeatable(found, again),
+        check_neighbours(found, changed, last.sample_id),
+    ]
+
+
+def _other_token(token_ids: list[int]) -> list[int]:
+    return [next(token for token in token_ids if token != token_ids[-1])]
 
 
 async def _engines(run: Run, prompts: list[list[int]]) -> list[Check]:

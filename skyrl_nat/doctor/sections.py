@@ -103,6 +103,8 @@ def examine_model(config: RunConfig) -> list[Check]:
     with tempfile.TemporaryDirectory(prefix="skyrl-nat-doctor-") as folder:
         own = replace(deepcopy(config), root_dir=folder, name="doctor", resume="never")
         own.tracking.backends = []
+        # Few prompts are made and nothing is judged: what starts such workers takes longer than what they do here.
+        own.cluster.num_environment_workers = own.cluster.num_reward_workers = 1
         run_until_stopped(look(own), config.recovery.grace_s)
     return found
 

@@ -125,6 +125,7 @@ def test_lost_node_is_replaced_by_another_then_done_without_and_the_policys_ends
 def test_resources_that_another_job_holds_are_waited_for_and_then_named_and_given_back(monkeypatch):
     """RY-01."""
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")
     ray.init(address="local", num_cpus=1, include_dashboard=False, log_to_driver=False)
     plan = PlacementPlan(slots=(), bundles=({"CPU": 1.0},), num_threads=1)
     asked = r"\(1\) must find as many nodes with 1 CPUs and 0 GPUs free within 1 s, found \S+: 0 CPUs and 0 GPUs"

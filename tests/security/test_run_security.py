@@ -4,6 +4,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import psutil
 import pytest
 import small_run
 from listening import listening_of
+from strangers import NOT_THERE, OF_GRPC, REFUSED, grpc_answers
 
 import skyrl_nat
 from skyrl_nat.config.environment import SandboxConfig
@@ -37,6 +39,8 @@ class Looked:
     ray_folder: Path
     listening: dict[str, str]
     """Address with port -> process."""
+    answers: dict[str, dict[str, set[str]]]
+    """Of those that speak gRPC: what each method answered to who does not know the run's word, by code."""
     num_processes: int
     output: str
 
@@ -58,9 +62,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Looked]:
     words = [word for member in family for word in member.cmdline()]
     [ray_folder] = {Path(word.partition("=")[2]).parent for word in words if word.startswith("--log_dir=")}
     listening = {address: " ".join(member.cmdline())[:120] for member in family for address in listening_of(member.pid)}
+    with ThreadPoolExecutor(8) as pool:  # what speaks something else is waited for
+        asked = dict(
+            zip(listening, pool.map(grpc_answers, (name.replace("::1:", "[::1]:") for name in listening)), strict=True)
+        )
     process.terminate()
     output, _ = process.communicate(timeout=120)
-    yield Looked(folder, ray_folder, listening, len(family), output)
+    answers = {address: found for address, found in asked.items() if found}
+    yield Looked(folder, ray_folder, listening, answers, len(family), output)
 
 
 def files_with(secret: str, folder: Path) -> list[str]:
@@ -78,6 +87,16 @@ def test_nothing_of_a_run_listens_on_an_address_that_others_can_reach(run: Looke
     outside = {address: who for address, who in run.listening.items() if not address.startswith(("127.", "::1:"))}
     assert outside == {}
     assert run.num_processes > 10
+
+
+def test_other_users_of_the_machine_cannot_call_ray(run: Looked) -> None:
+    """Its head, its raylet and every worker ask for the run's word."""
+    assert {"gcs_server", "raylet"} <= {Path(run.listening[address].split()[0]).name for address in run.answers}
+    assert len(run.answers) > 5
+    for address, found in run.answers.items():
+        assert REFUSED in found, f"{run.listening[address]} at {address} refuses nothing"
+        rest = {code: names - set(OF_GRPC) for code, names in found.items() if code not in (REFUSED, NOT_THERE)}
+        assert not any(rest.values()), f"{run.listening[address]} at {address} answers a stranger: {rest}"
     assert len(run.listening) > 10, "the tables were read"
 
 

@@ -25,16 +25,19 @@ def reference_answers(task: Task) -> list[str]:
     return [*map(answer_text, parse_hidden(task.hidden).reference), answer_text(None)]
 
 
-def play_reference(task: Task, validator: Validator, *, max_turns: int = MAX_TURNS) -> dict[str, Any]:
-    """Return one episode that makes the reference plan: `task_id`, `difficulty`, `messages`, `reward`.
+def play_answers(
+    task: Task, validator: Validator, answers: Iterable[str], *, max_turns: int = MAX_TURNS
+) -> dict[str, Any]:
+    """Return the episode in which these answers are given, with its `reward` and `is_success`.
 
     Args:
         task: With its hidden part.
         validator: Judges the end.
+        answers: One a turn; the last one must end the episode.
         max_turns: Turns that the prompt grants.
 
     Raises:
-        DataError: The plan was not a full success.
+        DataError: An answer breaks the protocol, or the plan has a fault.
     """
     environment = TaskDagEnv(
         {},
@@ -49,17 +52,34 @@ def play_reference(task: Task, validator: Validator, *, max_turns: int = MAX_TUR
     prompt, _ = environment.init([])
     messages = list(prompt)
     reward = 0.0
-    for action in reference_answers(task):
-        output = environment.step(action)
-        messages += [Message(role="assistant", content=action), *map(_message, output["observations"])]
+    for answer in answers:
+        output = environment.step(answer)
+        messages += [Message(role="assistant", content=answer), *map(_message, output["observations"])]
         reward = output["reward"]
-    metrics = environment.get_metrics()
-    if not metrics.get("is_success"):
+    if failure := environment.artifact()["failure"]:
+        raise DataError(f"{task.task_id}: answers must keep to the protocol, found: {failure}. Correct them")
+    return {
+        "task_id": task.task_id,
+        "difficulty": task.difficulty,
+        "messages": messages,
+        "reward": reward,
+        "is_success": bool(environment.get_metrics().get("is_success")),
+    }
+
+
+def play_reference(task: Task, validator: Validator, *, max_turns: int = MAX_TURNS) -> dict[str, Any]:
+    """Return one episode that makes the reference plan; see `play_answers`.
+
+    Raises:
+        DataError: The plan was not a full success.
+    """
+    episode = play_answers(task, validator, reference_answers(task), max_turns=max_turns)
+    if not episode["is_success"]:
         raise DataError(
-            f"{task.task_id}: a reference plan must be a full success, it earned {reward:.3f} "
-            f"({environment.artifact()['failure'] or metrics}). Build the file again"
+            f"{task.task_id}: a reference plan must be a full success, it earned {episode['reward']:.3f}. Build the "
+            "file again"
         )
-    return {"task_id": task.task_id, "difficulty": task.difficulty, "messages": messages, "reward": reward}
+    return episode
 
 
 def reference_episodes(tasks: Iterable[Task], *, max_turns: int = MAX_TURNS) -> Iterator[dict[str, Any]]:

@@ -12,7 +12,7 @@ import pytest
 
 from skyrl_nat.cluster import session
 from skyrl_nat.cluster.placement import PlacementPlan
-from skyrl_nat.cluster.session import _own_signals, ray_session, reserved
+from skyrl_nat.cluster.session import MODE, WORD, _own_signals, ray_session, reserved
 from skyrl_nat.config.cluster import ClusterConfig
 
 DEAF = "import os, signal; os.kill(os.getpid(), signal.SIGUSR1); print('alive')"
@@ -63,6 +63,33 @@ def test_ray_that_does_not_end_is_named_and_left_behind_and_its_processes_are_ki
         free.set()
     [record] = caplog.records
     assert record.getMessage().startswith("skyrl-nat: Ray must end within 0.2 s, it stands in `wait` (")
+
+
+def test_ray_that_is_started_here_asks_for_a_new_word_each_time_and_the_environment_is_as_before(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    words: list[tuple[str | None, ...]] = []
+    monkeypatch.setattr(session, "_init", lambda *_: words.append(tuple(map(os.environ.get, (MODE, WORD)))))
+    monkeypatch.setattr(session.ray, "is_initialized", lambda: False)
+    monkeypatch.setattr(session.ray, "shutdown", lambda: None)
+    for name in (MODE, WORD, "RAY_ADDRESS"):
+        monkeypatch.delenv(name, raising=False)
+    for _ in range(2):
+        with ray_session(ClusterConfig()):
+            pass
+    assert [mode for mode, _ in words] == ["token", "token"]
+    assert all(word is not None and len(word) == 64 for _, word in words)
+    assert len({word for _, word in words}) == 2
+    assert MODE not in os.environ and WORD not in os.environ
+    monkeypatch.setenv(MODE, "disabled")
+    with ray_session(ClusterConfig()):
+        pass
+    assert words[-1] == ("disabled", None)
+    monkeypatch.delenv(MODE)
+    with ray_session(ClusterConfig(ray_address="127.0.0.1:1")):
+        pass
+    assert words[-1] == ("disabled", None)
+    monkeypatch.delenv(MODE)
 
 
 def test_a_wait_for_resources_is_left_at_the_first_word_and_they_are_given_back(

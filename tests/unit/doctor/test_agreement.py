@@ -23,7 +23,7 @@ def answer(tokens: list[int], logprobs: list[float], reason: FinishReason = Fini
 
 
 def sample() -> TrainingSample:
-    return answer([1, 2, 3, 4], LOGPROBS).sample("a")
+    return answer([1, 2, 3, 4], LOGPROBS).sample("a", "prompt")
 
 
 def trainer(values: list[float]) -> dict[str, Tensor]:
