@@ -116,7 +116,7 @@ def trainer_cases() -> Iterator[Case]:
 
 
 def story_cases() -> Iterator[Case]:
-    """Yield P1, P2 and the first measurements of whole steps."""
+    """Yield P1 and P2."""
     for name in ("P1-2026-11-29-h200.json", "P1-2026-11-30-h200.json"):
         for number, found in load(name)["raw"]["ours"].items():
             is_set = "11-30" in name
@@ -124,14 +124,9 @@ def story_cases() -> Iterator[Case]:
     for name in ("P2-2026-11-29-h200-smollm2.json", "P2-2026-11-30-h200-qwen2.5-1.5b.json"):
         raw = load(name)["raw"]
         yield story_case("P2", name, raw["overrides"], raw["ours"], is_set="smollm2" in name)
-    for path in sorted(RESULTS.glob("gpu_step_*.json")):
-        found = load(path.name)
-        yield story_case("step of 11-28", path.name, found["overrides"], found["results"], note="an older engine loop")
 
 
-def story_case(
-    name: str, file: str, overrides: list[str], run: dict[str, Any], *, is_set: bool = False, note: str = ""
-) -> Case:
+def story_case(name: str, file: str, overrides: list[str], run: dict[str, Any], *, is_set: bool) -> Case:
     """Return a run on the story family with limits of 256 tokens."""
     return Case(
         name=name,
@@ -143,7 +138,6 @@ def story_case(
         measured={"step": run["step"]},
         parts=parts_of(run),
         sets=("step",) if is_set else (),
-        note=note,
     )
 
 

@@ -3,9 +3,13 @@
 import os
 import signal
 
+import hypothesis
 import pytest
 import torch
 
+# On a busy machine any call may take long; pytest's own limit of time stays.
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
 # Shells start background jobs with SIGINT ignored and children inherit that; a handler is not inherited.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -31,7 +31,7 @@ case "$family" in
     [ -e "$EPISODES" ] && [ -e "$held_out" ] ||
       "$python" "$root/examples/task_decomposition/careless_plans.py" "$out/careless_plans.jsonl" "$held_out"
     set -- "environment.validation_files=[\"$held_out\"]" "$@"
-    SFT=${SFT:-trainer.steps=240 trainer.tasks_per_step=16 optimizer.lr=1e-3}
+    SFT=${SFT:-trainer.steps=600 trainer.tasks_per_step=16 optimizer.lr=2e-3}
     GRPO=${GRPO:-trainer.steps=60 trainer.tasks_per_step=16 optimizer.lr=1e-4}
     ;;
 esac

@@ -1,11 +1,11 @@
 """Write dialogues of someone who knows the protocol and is careless about plans: a start for GRPO.
 
-usage: careless_plans.py EPISODES HELD_OUT [--share 0.1] [--each 4] [--seed 0] [--max-difficulty 2]
+usage: careless_plans.py EPISODES HELD_OUT [--requests 2400] [--share 0.1] [--each 2] [--seed 0] [--max-difficulty 2]
 
 In a share of the subtasks the type is wrong, in another such share it waits for nothing, and in another it is left out,
-while others remain. Who imitates this writes whole plans and goes wrong about as often, which is printed. HELD_OUT gets
-requests that are near no training task, all of domains that those have: a model of two million weights knows no other
-words.
+while others remain. Who imitates this writes whole plans and goes wrong about as often, which is printed. The shipped
+training tasks are the first of the requests; by themselves they name each piece of work once or twice, too seldom for a
+model that must learn every word of it. HELD_OUT gets requests that are near none of these, of the same domains.
 """
 
 import argparse
@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from skyrl_nat.config.environment import EnvironmentConfig
-from skyrl_nat.data.specs import load_tasks
 from skyrl_nat.data.task_writer import write_tasks
 from skyrl_nat.environments.task_dag.domains import HELD_OUT
 from skyrl_nat.environments.task_dag.episodes import play_answers
-from skyrl_nat.environments.task_dag.generate import SIZES, generate
+from skyrl_nat.environments.task_dag.generate import generate
 from skyrl_nat.environments.task_dag.graph import Node
 from skyrl_nat.environments.task_dag.payload import Decomposition, parse_hidden
 from skyrl_nat.environments.task_dag.protocol import MIN_SUBTASKS, answer_text
@@ -30,7 +29,7 @@ from skyrl_nat.environments.task_dag.validator import TaskDagValidator
 from skyrl_nat.types import Task
 
 NUM_DRAWN = 480
-"""Requests from which held-out ones are taken; the first of them are those that are shipped."""
+"""Requests from which held-out ones are taken."""
 
 
 def careless_answers(task: Task, share: float, dice: random.Random) -> list[str]:
@@ -74,15 +73,19 @@ def careless_episodes(tasks: list[Task], share: float, each: int, seed: int) -> 
             yield play_answers(task, validator, careless_answers(task, share, dice))
 
 
-def held_out_tasks(max_difficulty: int) -> list[Task]:
-    """Return requests of the training tasks' domains, near none of them."""
-    drawn = generate(sizes={"train": SIZES["train"], "validation": NUM_DRAWN})["validation"]
+def draw_tasks(num_requests: int, max_difficulty: int) -> tuple[list[Task], list[Task]]:
+    """Return requests to learn from and held-out ones, near none of those and of the same domains."""
+    splits = generate(sizes={"train": num_requests, "validation": NUM_DRAWN})
     unknown = tuple(f"{name}_" for name in HELD_OUT)
-    return [
-        task
-        for task in drawn
-        if task.difficulty <= max_difficulty and not task.task_id.rpartition("/")[2].startswith(unknown)
-    ]
+    train, held_out = (
+        [
+            task
+            for task in splits[name]
+            if task.difficulty <= max_difficulty and not task.task_id.rpartition("/")[2].startswith(unknown)
+        ]
+        for name in ("train", "validation")
+    )
+    return train, held_out
 
 
 def main() -> None:
@@ -90,14 +93,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("episodes", type=Path)
     parser.add_argument("held_out", type=Path)
+    parser.add_argument("--requests", type=int, default=2400, help="of all difficulties, to learn from")
     parser.add_argument("--share", type=float, default=0.1, help="of the subtasks with each kind of fault")
-    parser.add_argument("--each", type=int, default=4, help="episodes of every training task")
+    parser.add_argument("--each", type=int, default=2, help="episodes of every request")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--max-difficulty", type=int, default=2)
     options = parser.parse_args()
-    tasks = load_tasks(["builtin:task_dag/train"], family="task_dag", max_difficulty=options.max_difficulty)
+    tasks, held_out = draw_tasks(options.requests, options.max_difficulty)
     episodes = list(careless_episodes(tasks, options.share, options.each, options.seed))
-    held_out = held_out_tasks(options.max_difficulty)
     options.episodes.parent.mkdir(parents=True, exist_ok=True)
     write_tasks(held_out, options.held_out)
     options.episodes.write_text("".join(json.dumps(episode) + "\n" for episode in episodes), encoding="utf-8")

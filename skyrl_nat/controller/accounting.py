@@ -45,7 +45,7 @@ class StepAccountant:
         self._places = {**places, "reference": places["policy"]}
         self._shape = ModelShape.of_folder(model_path)
         self.num_pushed_bytes = 0
-        """That each engine took in the last push."""
+        """That each engine took in the step's push."""
         self.slowest_step_s = 0.0
         """So far; 0 before the first step."""
         self._start = 0.0
@@ -59,6 +59,7 @@ class StepAccountant:
     async def begin(self) -> None:
         """Start a step."""
         self._phases.clear()
+        self.num_pushed_bytes = 0
         if self._is_interrupted:
             await self._topology.usage()
             self._wall_offset = time.time() - time.monotonic()

@@ -101,7 +101,7 @@ class Devices:
         """Hold the devices for training: engines that sleep give their GPU memory back meanwhile."""
         async with self._turn:
             with self.in_phase("train"), self._account.phase("train"):
-                if self._takes_turns:
+                if self._takes_turns and not self._are_asleep:
                     await self._call_engines("pause")
                     await self._call_engines("sleep")
                     self._are_asleep = True

@@ -31,7 +31,8 @@ async def train(run: Run) -> None:
         run.step += 1
         with run.pool.hold():
             run.producer.advance(run.step)
-            await run.push_weights()
+            if run.is_push_due():
+                await run.push_weights()
         await run.end_step(groups, metrics)
         if run.is_checkpoint_due():
             await run.save_checkpoint()

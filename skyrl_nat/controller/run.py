@@ -187,7 +187,7 @@ class Run:
         await self.account.begin()
 
     async def end_step(self, groups: Sequence[RolloutGroup], metrics: Mapping[str, float]) -> None:
-        """Write metrics and account of the step that was just trained and pushed.
+        """Write metrics and account of the step that was just trained.
 
         Raises:
             StoppedError: An alarm says that going on would train on wrong numbers.
@@ -237,6 +237,10 @@ class Run:
             before = (self.step - 1) * tasks // len(self.stream) // config.every_epochs
             return self.step * tasks // len(self.stream) // config.every_epochs > before
         return bool(config.every_steps) and self.step % config.every_steps == 0
+
+    def is_push_due(self) -> bool:
+        """Return whether engines play with the step that was just trained; recorded rollouts need none."""
+        return not self.config.environment.recorded_files or self.is_evaluation_due()
 
     def is_evaluation_due(self) -> bool:
         """Return whether held-out tasks are to be played after this step."""

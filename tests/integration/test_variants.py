@@ -124,7 +124,11 @@ def test_sft_and_kto_learn_from_the_rollouts_of_an_earlier_run(tmp_path):
     small_run.run(tmp_path, "name=sft", "algorithm=sft", "trainer.steps=8", recorded, *quick)
     losses = [step["loss/policy"] for step in small_run.metrics(tmp_path, "sft")]
     assert losses[-1] < losses[0] - 0.1, "what was played becomes more likely"
-    small_run.run(tmp_path, "name=kto", "algorithm=kto", "trainer.steps=4", recorded, *quick)
+    checked = ("evaluation.every_steps=2", "weight_sync.verify_checksums=true")
+    small_run.run(tmp_path, "name=kto", "algorithm=kto", "trainer.steps=4", recorded, *quick, *checked)
     steps = small_run.metrics(tmp_path, "kto")
+    pushed = [step["weights/pushed_mib"] > 0 for step in steps if "loss/policy" in step]
+    assert pushed == [False, True, False, False], "engines play after the second step alone"
+    steps = [step for step in steps if "loss/policy" in step]
     assert steps[0]["loss/policy"] == pytest.approx(0.5), "the policy is the reference before its first step"
     assert abs(steps[0]["loss/token_kl"]) < 1e-7 < steps[-1]["loss/token_kl"]

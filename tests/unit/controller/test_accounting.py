@@ -72,10 +72,14 @@ def accountant(folder: Path, overrides: tuple[str, ...], *answers: dict[str, lis
     return StepAccountant(config, Answers(config, *answers), folder)  # type: ignore[arg-type]
 
 
-def one_step(account: StepAccountant, clock: SimpleNamespace, until: float, **batch: float) -> dict[str, float]:
+def one_step(
+    account: StepAccountant, clock: SimpleNamespace, until: float, *, num_pushed_bytes: int = 0, **batch: float
+) -> dict[str, float]:
     async def step() -> dict[str, float]:
         await account.begin()
         clock.now = until
+        if num_pushed_bytes:
+            account.num_pushed_bytes = num_pushed_bytes
         return await account.end(BATCH | batch)
 
     return asyncio.run(step())
@@ -140,8 +144,7 @@ def test_a_push_through_the_cards_memory_is_measured_against_half_of_it(tmp_path
     pushing = Usage(intervals=[Interval(Activity.PUSH, 106.0, 108.0)], card=H100)
     taking = Usage(intervals=[Interval(Activity.PUSH, 106.5, 108.5)])
     account = accountant(tmp_path, GPU, NOTHING, {"policy": [pushing], "engine": [taking]})
-    account.num_pushed_bytes = 5 * 10**9
-    found = one_step(account, clock, 110.0)
+    found = one_step(account, clock, 110.0, num_pushed_bytes=5 * 10**9)
     assert found["gpu/push/share"] == 0.25
     assert found["push/gb_per_s"] == 2.0
     assert found["push/link_share"] == pytest.approx(2e9 / (3.35e12 / 2))

@@ -44,7 +44,10 @@ def failing_run(folder: Path, groups: list[RolloutGroup]) -> Any:
     )
 
 
-def test_the_next_batch_starts_while_requests_are_held_for_the_push(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+@pytest.mark.parametrize("is_push_due", [True, False])
+def test_the_next_batch_starts_while_requests_are_held_for_the_push(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_push_due: bool
+):
     """What it samples comes from the pushed weights; what is not sampled, such as environments, need not wait."""
     done: list[str] = []
 
@@ -67,10 +70,10 @@ def test_the_next_batch_starts_while_requests_are_held_for_the_push(tmp_path: Pa
     run = failing_run(tmp_path, [])
     run.producer.advance = lambda version: done.append(f"start after {version}")
     run.pool, run.end_step = SimpleNamespace(hold=hold), end_step
-    run.push_weights = push
+    run.push_weights, run.is_push_due = push, lambda: is_push_due
     with pytest.raises(RuntimeError, match="seen enough"):
         asyncio.run(loop.train(run))
-    assert done == ["push", "hold", "start after 7", "push", "let go"]
+    assert done == ["push", "hold", "start after 7", *["push"] * is_push_due, "let go"]
 
 
 def test_rollouts_of_a_step_that_fails_in_training_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -45,7 +45,7 @@ def test_plans_of_all_sizes_with_many_faults_keep_to_the_protocol(careless: Modu
 def test_the_files_hold_plans_and_requests_that_were_not_trained_on(careless: ModuleType, tmp_path: Path) -> None:
     plans, held_out = tmp_path / "new" / "plans.jsonl", tmp_path / "new" / "held_out.parquet"
     output = subprocess.run(
-        [sys.executable, str(SCRIPT), str(plans), str(held_out), "--each", "1"],
+        [sys.executable, str(SCRIPT), str(plans), str(held_out), "--requests", "480", "--each", "1"],
         check=True,
         capture_output=True,
         text=True,
