@@ -48,8 +48,6 @@ CPU_STEP = [
     "rollout.max_turns=1",
 ]
 """What cpu_step.json says of its work."""
-SMOKE_GIB = 7.5
-"""Peak of all processes with engine=hf (scripts/peak_memory.py)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,16 +220,6 @@ def cpu_cases() -> Iterator[Case]:
         measured={"step": found["step"]},
         parts=parts_of(found),
         sets=("step",),
-    )
-    yield Case(
-        name="CPU smoke_cpu",
-        file="../../README.md",
-        overrides=["experiment=smoke_cpu"],
-        model="smollm2-135m",
-        machine=machine,
-        lengths=story(144, longest=288),
-        measured={"memory": SMOKE_GIB},
-        note="of the whole first command on 2026-11-28, as README.md has it; no time of a step recorded",
     )
     for path in sorted(RESULTS.glob("cpu_preset_*.json")):
         found = load(path.name)

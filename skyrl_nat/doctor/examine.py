@@ -65,7 +65,7 @@ async def examine(run: Run) -> list[Check]:
     checks.append(check_streams(answers[: size.num_answers[0]]))
     by_prompt = [[answer for answer in answers if answer.prompt == prompt] for prompt in token_ids]
     checks += await _compare(run, by_prompt)
-    checks += await _engines(run, token_ids[:1])
+    checks += await _engines(run, token_ids)
     return checks
 
 
@@ -107,31 +107,27 @@ async def _compare(run: Run, answers: list[list[Played]]) -> list[Check]:
     """Return the checks of the trainer against the engine and against itself; `answers` are those to each prompt."""
     config = run.config
     layout = {"num_ranks": config.data_parallel_size, "token_budget": config.trainer.micro_batch_tokens}
-    first, *others = [
+    by_prompt = [
         [answer.sample(f"a{prompt}-{number}", f"prompt {prompt}") for number, answer in enumerate(group)]
         for prompt, group in enumerate(answers)
     ]
-    rest = [sample for group in others for sample in group]
-    found = await trainer_logprobs(run.policy, first, **layout)
-    again = await trainer_logprobs(run.policy, first, **layout)
+    samples = [sample for group in by_prompt for sample in group]
+    together = await trainer_logprobs(run.policy, samples, **layout)
+    again = await trainer_logprobs(run.policy, samples, **layout)
     alone = {}
-    for sample in first[:NUM_ALONE]:
+    for sample in samples[:NUM_ALONE]:
         alone |= await trainer_logprobs(run.policy, [sample], **layout)
-    last = first[-1]
-    # Another last token: nothing in the layout moves, and no other sample may notice.
-    other = replace(last, token_ids=[*last.token_ids[:-1], *_other_token(last.token_ids)])
-    changed = await trainer_logprobs(run.policy, [*first[:-1], other], **layout)
-    every = found | (await trainer_logprobs(run.policy, rest, **layout) if rest else {})
+    # Another last token of one that has neighbours: nothing in the layout moves, and no other sample may notice.
+    one = by_prompt[0][-1]
+    token = next(token for token in one.token_ids if token != one.token_ids[-1])
+    other = replace(one, token_ids=[*one.token_ids[:-1], token])
+    changed = await trainer_logprobs(run.policy, [other if s is one else s for s in samples], **layout)
     return [
-        *check_agreement([*first, *rest], every, limit=config.alarms.logprob_diff_warn),
-        check_layouts(alone, found, str(config.model.compute_dtype)),
-        check_repeatable(found, again),
-        check_neighbours(found, changed, last.sample_id),
+        *check_agreement(samples, together, limit=config.alarms.logprob_diff_warn),
+        check_layouts(alone, together, str(config.model.compute_dtype)),
+        check_repeatable(together, again),
+        check_neighbours(together, changed, one.sample_id),
     ]
-
-
-def _other_token(token_ids: list[int]) -> list[int]:
-    return [next(token for token in token_ids if token != token_ids[-1])]
 
 
 async def _engines(run: Run, prompts: list[list[int]]) -> list[Check]:

@@ -30,9 +30,7 @@ NAN = float("nan")
 MODELS = ("logprobs", "entropies", "old_logprobs", "ref_logprobs")
 ONE_FOR_ALL = 100_000
 """A micro-batch budget that holds any of the batches."""
-PROFILE = settings(
-    max_examples=100, deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow]
-)
+PROFILE = settings(max_examples=100, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 pytestmark = pytest.mark.usefixtures("one_thread")

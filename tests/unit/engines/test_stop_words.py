@@ -16,7 +16,7 @@ TOKENS = st.lists(st.integers(0, 299), max_size=30)
 WORDS = st.sampled_from(["a", "ag", "agent", "</x>", "\u00e9", "<|im_start|>", "\n\n", "\U0001f600"])
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(TOKENS, st.lists(WORDS, min_size=1, max_size=3), TOKENS)
 def test_the_first_token_at_which_the_whole_text_contains_a_word_is_found(
     before: list[int], words: list[str], after: list[int]

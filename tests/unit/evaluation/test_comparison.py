@@ -200,7 +200,7 @@ def test_another_process_finds_the_same_bytes():
     assert there.strip() == here["text"]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8)), min_size=1, max_size=15))
 def test_swapped_sides_mirror_the_comparison(scores: list[tuple[int, int]]):
     """EV-11: to the last digit, and the sentence turns."""

@@ -146,7 +146,7 @@ def test_the_paired_t_test_is_scipys():
         assert found.smallest_p is None
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sampled_from(TESTS), st.lists(st.integers(-4, 4).map(lambda n: n / 8), min_size=1, max_size=20), st.randoms())
 def test_order_changes_nothing_and_swapped_sides_turn_the_direction(test, differences: list[float], random):
     """EV-11: to the last digit."""

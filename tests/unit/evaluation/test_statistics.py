@@ -129,7 +129,7 @@ def test_plain_percentiles_stand_in_where_the_correction_is_not_defined(monkeypa
     assert "plain percentiles" in found.note
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.randoms())
 def test_an_interval_is_finite_and_the_same_for_every_order(values: list[float], random):
     """EV-04, EV-11."""
@@ -141,7 +141,7 @@ def test_an_interval_is_finite_and_the_same_for_every_order(values: list[float],
     assert bootstrap_interval(values, num_resamples=200) == found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(DIFFERENCES)
 def test_swapped_sides_mirror_interval_and_effect_size(differences: list[float]):
     """EV-11: to the last digit."""
@@ -197,7 +197,7 @@ def test_the_number_of_pairs_needed_is_that_of_the_t_test():
         assert abs(found - math.ceil(known)) <= 1
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.floats(1e-9, 1), st.floats(1e-9, 1))
 def test_the_number_of_pairs_needed_is_the_smallest(difference: float, spread: float):
     """It ends for the smallest differences too."""

@@ -91,7 +91,7 @@ shapes = st.builds(
 )
 
 
-@settings(deadline=None, max_examples=80)
+@settings(max_examples=80)
 @given(shapes, st.integers(0, 5))
 def test_no_batch_is_staler_than_allowed_and_every_step_has_its_train_and_push(shape: LoopShape, seed: int):
     found = simulate(shape, num_steps=6, seed=seed)
@@ -102,7 +102,7 @@ def test_no_batch_is_staler_than_allowed_and_every_step_has_its_train_and_push(s
     assert found.step_s[0] >= shortest + shape.train_s + shape.push_s + shape.verdict_s - 1e-6
 
 
-@settings(deadline=None, max_examples=30)
+@settings(max_examples=30)
 @given(shapes, st.integers(0, 5))
 def test_a_seed_gives_the_same_again(shape: LoopShape, seed: int):
     assert simulate(shape, num_steps=4, seed=seed) == simulate(shape, num_steps=4, seed=seed)

@@ -161,7 +161,7 @@ def layout(config: RunConfig, num_ranks: int, **values: object) -> RunConfig:
     return changed(config, {**cluster, **{name.replace("__", "."): value for name, value in values.items()}})
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(ranks, ranks, models, st.booleans(), st.booleans(), st.integers(1, 5))
 def test_more_cards_never_need_more_on_each(
     gpu_config: RunConfig, few: int, many: int, model: str, is_recomputed: bool, is_compiled: bool, micro_batches: int
@@ -177,7 +177,7 @@ def test_more_cards_never_need_more_on_each(
     assert totals[1] <= totals[0]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(ranks, models, st.sampled_from([4, 16, 64]), st.integers(1, 5))
 def test_adapters_never_need_more_than_all_weights(
     gpu_config: RunConfig, number: int, model: str, rank: int, micro_batches: int
@@ -191,7 +191,7 @@ def test_adapters_never_need_more_than_all_weights(
     assert adapters.rollout.total <= full.rollout.total
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(ranks, models, st.integers(100, 50_000), st.integers(100, 50_000))
 def test_a_larger_budget_never_needs_less(gpu_config: RunConfig, number: int, model: str, one: int, other: int):
     totals = [

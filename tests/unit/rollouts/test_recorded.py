@@ -112,7 +112,7 @@ def samples_of(groups: list[RolloutGroup], algorithm: AlgorithmConfig) -> list[d
     return samples
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(batches())
 def test_what_was_trained_comes_back_bit_for_bit(tmp_path_factory: pytest.TempPathFactory, groups: list[RolloutGroup]):
     """Groups and their order, members that were left out, rewards by turn, segments, and so every training sample."""

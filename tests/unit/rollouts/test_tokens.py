@@ -74,7 +74,7 @@ def play(dialogue: Dialogue) -> Rollout:
     return asyncio.run(runner.play_group(task, 0, num_rollouts=1, temperature=1.0)).rollouts[0]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(ANSWERS, OBSERVATIONS), min_size=1, max_size=4))
 def test_training_tokens_are_what_was_prompted_and_sampled(turns: list[tuple[list[int], str]]) -> None:
     """Rows 42, 44 and 56, MT-01: nothing is made again from text; mask, version and log-prob are each token's own."""

@@ -271,7 +271,7 @@ def test_evidence_of_any_shape_gives_parts_and_never_pays(stages: Any) -> None:
 
 
 @given(st.sampled_from(JUNK), st.sampled_from(sorted({key for report in HONEST.output["stages"] for key in report})))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_forged_values_anywhere_never_raise_and_never_pay_more(junk: Any, key: str) -> None:
     parts, _ = HONEST.parts(put(**{key: junk}))
     honest, _ = HONEST.parts()
@@ -294,7 +294,7 @@ FILES = ("", "agent/register.py", "agent/config.yml", "pyproject.toml", "scripts
 
 
 @given(st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_verdict_and_findings_agree_nt_05(data: st.DataObject) -> None:
     """A success has no finding, and whatever is not a success has one, wherever a report or a file is spoilt."""
     task = make_task(data.draw(st.sampled_from(["react_agent", "router_agent", "sequential_executor"])), mcp=["scale"])

@@ -65,7 +65,7 @@ def test_plans_with_faults_make_no_graph(nodes: list) -> None:
         PlanGraph(nodes)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.data(), st.integers(1, 25))
 def test_order_is_topological_and_the_critical_path_is_the_longest(data: st.DataObject, size: int) -> None:
     nodes = [

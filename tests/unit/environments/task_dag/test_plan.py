@@ -189,7 +189,7 @@ def test_larger_plans_are_refused_unread() -> None:
     assert problem.message == "a plan must have at most 5000 tasks, got 5001. Decompose less"
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.lists(st.lists(st.integers(0, 11), max_size=3, unique=True), min_size=1, max_size=12))
 def test_a_plan_without_problems_is_a_graph_and_one_with_problems_is_none(waits: list[list[int]]) -> None:
     nodes = [node(f"n{i}", *(f"n{j}" for j in others)) for i, others in enumerate(waits)]

@@ -76,13 +76,13 @@ def test_broken_answers_have_one_clear_reason(answer: str, reason: str, share: f
     found.reason.encode("utf-8")
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(st.text())
 def test_no_text_raises(answer: str) -> None:
     assert isinstance(parse_answer(answer), Broken | Stop | Decomposition)
 
 
-@settings(deadline=None, max_examples=50)
+@settings(max_examples=50)
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(),

@@ -2,7 +2,7 @@ import math
 import time
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from task_plans import GOOD, graph, node
 
@@ -133,7 +133,6 @@ def test_when_the_first_of_five_thousand_fails_all_others_are_skipped(make) -> N
     assert counts(execution) == {"failed": 1, "skipped": 4999}
 
 
-@settings(deadline=None)
 @given(st.data(), st.integers(1, 30), st.integers(1, 4), st.sampled_from([3.0, 10.0, math.inf]))
 def test_states_add_up_on_any_plan(data: st.DataObject, size: int, num_workers: int, deadline_h: float) -> None:
     """DG-08."""
