@@ -1,6 +1,7 @@
 """Train a family and show what it gained: imitation where it needs it, GRPO, evaluations, a paired comparison.
 
-usage: stages.py FAMILY OUT MODEL [--minutes M] [--imitate | --no-imitate] [--only-imitation] [key=value ...]
+usage: stages.py FAMILY OUT MODEL [--minutes M] [--imitate | --no-imitate] [--only-imitation] [--grpo-levels N]
+                 [key=value ...]
 
 Every start of the product costs a minute or more on a GPU, so that there are as few as can be: held-out tasks are
 played inside of the runs. The environment variables SFT and GRPO hold overrides of one stage, EPISODES a file of
@@ -24,7 +25,7 @@ from pathlib import Path
 from results import SECONDS, seconds_of, write_results
 
 from skyrl_nat.config.load import load_config
-from skyrl_nat.data.specs import load_tasks
+from skyrl_nat.data.specs import load_tasks, write_tasks
 from skyrl_nat.environments.jira.episodes import reference_episodes as jira_episodes
 from skyrl_nat.environments.task_dag.episodes import reference_episodes as task_dag_episodes
 from skyrl_nat.errors import DataError
@@ -88,6 +89,7 @@ class Stages:
         self.minutes: float = options.minutes
         self.imitates: bool = self.family in WARM_STARTED if options.imitate is None else options.imitate
         self.is_only_imitation: bool = options.only_imitation
+        self.grpo_levels: int = options.grpo_levels
         preset = f"experiment={PRESETS[self.family][0 if has_gpu() else 1]}"
         has_preset = any(text.startswith("experiment=") for text in options.overrides)
         self.overrides: list[str] = [*([] if has_preset else [preset]), *options.overrides]
@@ -106,7 +108,8 @@ class Stages:
             return
         with self.stage("grpo") as is_missing:
             if is_missing:
-                self.train("grpo", model, *GRPO, *os.environ.get("GRPO", "").split(), is_limited=True)
+                overrides = [*GRPO, *self.easier_tasks(), *os.environ.get("GRPO", "").split()]
+                self.train("grpo", model, *overrides, is_limited=True)
         write_results(self.out)
 
     def episodes(self) -> Path | None:
@@ -122,6 +125,15 @@ class Stages:
             lines = [json.dumps(episode) + "\n" for episode in DIALOGUES[self.family](tasks)]
             path.write_text("".join(lines), encoding="utf-8")
         return path
+
+    def easier_tasks(self) -> list[str]:
+        """Write the tasks that GRPO trains on, where that are not all, and return the override that names them."""
+        if not self.grpo_levels:
+            return []
+        chosen = load_config(self.overrides).environment
+        path = self.out / "grpo_tasks.parquet"
+        write_tasks(load_tasks(chosen.train_files, family=self.family, max_difficulty=self.grpo_levels), path)
+        return [f'environment.train_files=["{path}"]']
 
     def imitate(self, episodes: Path) -> None:
         """Train the model on dialogues and write it as a folder."""
@@ -221,6 +233,12 @@ def main() -> int:
         "--imitate", action=argparse.BooleanOptionalAction, help="reference dialogues first; default: task_dag alone"
     )
     parser.add_argument("--only-imitation", action="store_true", help="end with the model that has imitated")
+    parser.add_argument(
+        "--grpo-levels",
+        type=int,
+        default=0,
+        help="GRPO trains on no harder tasks; held-out ones of all levels are played",
+    )
     parser.add_argument("overrides", nargs="*")
     signal.signal(signal.SIGTERM, end)
     try:

@@ -127,10 +127,9 @@ def compute_parts(
     factor = 1.0 if is_running else STANDALONE_SHARE
     parts["tools_oracle"] = factor * _mean(right.values())
     parts["tools_errors"] = factor * _mean(_error_shares(spec, cases.errors, evidence, right, findings))
-    parts["tools_pattern"] = _mean(
-        right[tool.name] * _pattern_share(tool, spec.is_full, static, evidence.tools if is_running else {}, findings)
-        for tool in spec.functions
-    )
+    patterns = [_pattern_share(tool, spec.is_full, static, evidence.tools, findings) for tool in spec.functions]
+    shares = [right[tool.name] * pattern for tool, pattern in zip(spec.functions, patterns, strict=True)]
+    parts["tools_pattern"] = float(is_running) * _mean(shares)
     parts["integration_build"] = float(is_running) * parts["tools_oracle"]
     is_clean = file.is_clean and evidence.passed("schema") and evidence.passed("options")
     asked = [is_clean and static.yaml_share == 1.0, file.has_options]

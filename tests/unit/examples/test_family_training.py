@@ -15,6 +15,7 @@ import pytest
 from family_runs import run_folder
 
 from skyrl_nat.config.load import load_config
+from skyrl_nat.data.specs import load_tasks
 
 ROOT = Path(__file__).parents[3]
 FOLDER = ROOT / "examples/family_training"
@@ -205,6 +206,21 @@ def test_imitation_is_a_matter_of_the_family_or_of_the_command_line(
     if "sft" in names:
         rows = [json.loads(line) for line in (tmp_path / "train_episodes.jsonl").read_text().splitlines()]
         assert {row["difficulty"] for row in rows} == {1, 2, 3}
+
+
+def test_grpo_trains_on_easier_tasks_and_all_levels_are_held_out(
+    stages: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[tuple[str, ...]] = []
+    monkeypatch.setattr(stages, "run_program", lambda *arguments, **_: started.append(arguments))
+    monkeypatch.setattr(stages, "write_results", lambda out: None)
+    monkeypatch.setattr(stages, "has_gpu", lambda: False)
+    monkeypatch.setattr(sys, "argv", ["stages.py", "jira", str(tmp_path), "model", "--grpo-levels", "2"])
+    assert stages.main() == 0
+    environment = load_config(started[0][1:]).environment
+    assert {task.difficulty for task in load_tasks(environment.train_files)} == {1, 2}
+    held_out = load_tasks(environment.validation_files, max_difficulty=environment.max_difficulty)
+    assert {task.difficulty for task in held_out} == {1, 2, 3, 4, 5}
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

@@ -106,6 +106,7 @@ def test_perfect_form_with_nothing_right_pays_nothing() -> None:
     assert {name: parts[name] for name in PAID} == dict.fromkeys(PAID, 0.0)
     assert all(parts[name] == 1.0 for name in parts if name.startswith("shaping_"))
     assert "tool scale: 0 of" in " ".join(findings)
+    assert not any("must take" in finding for finding in findings), "nothing is said of a form that is right"
 
 
 def test_a_constant_for_every_input_pays_nothing() -> None:
@@ -199,7 +200,14 @@ def test_workflow_file_and_entry_point_share_one_part(file: Output, static: Outp
 def test_forged_build_of_a_file_that_nat_does_not_build_pays_no_more_than_the_tools_alone() -> None:
     parts, _ = HONEST.parts(None, {"is_valid": False})
     assert parts["tools_oracle"] == 0.5
-    zero = ("integration_build", "integration_yaml", "integration_mcp", "workflow_e2e", "workflow_errors")
+    zero = (
+        "integration_build",
+        "integration_yaml",
+        "integration_mcp",
+        "workflow_e2e",
+        "workflow_errors",
+        "tools_pattern",
+    )
     assert {parts[name] for name in zero} == {0.0}
 
 
