@@ -5,9 +5,10 @@ Loss and gradient do not depend on anything decided here: weights and denominato
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import Literal
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -79,29 +80,27 @@ def build_micro_batch(samples: Sequence[TrainingSample], token_weights: Sequence
         token_weights: One per sample.
     """
     lengths = [s.num_tokens for s in samples]
-    mask = torch.tensor([m for s in samples for m in s.loss_mask], dtype=torch.bool)
-    repeats = torch.tensor(lengths)
-    weights = torch.tensor(token_weights, dtype=torch.float32).repeat_interleave(repeats)
+    mask = _joined([s.loss_mask for s in samples], np.bool_)
+    weights = torch.as_tensor(np.repeat(np.array(token_weights, dtype=np.float32), lengths))
     computed, source, cu_computed = plan_computation([s.token_ids for s in samples])
-    rollout = [
-        logprob if is_kept else 0.0
-        for s in samples
-        for logprob, is_kept in zip(s.rollout_logprobs, s.loss_mask, strict=True)
-    ]
     return MicroBatch(
-        token_ids=torch.tensor([t for s in samples for t in s.token_ids], dtype=torch.int64),
+        token_ids=_joined([s.token_ids for s in samples], np.int64),
         position_ids=torch.cat([torch.arange(n, dtype=torch.int64) for n in lengths]),
         cu_seqlens=torch.tensor([0, *accumulate(lengths)], dtype=torch.int32),
         loss_mask=mask,
-        advantages=torch.tensor([a for s in samples for a in s.advantages], dtype=torch.float32),
+        advantages=_joined([s.advantages for s in samples], np.float32),
         token_weights=torch.where(mask, weights, 0.0),
-        rollout_logprobs=torch.tensor(rollout, dtype=torch.float32),
+        rollout_logprobs=torch.where(mask, _joined([s.rollout_logprobs for s in samples], np.float32), 0.0),
         computed=computed,
         source=source,
         cu_computed=cu_computed,
         selected=torch.zeros_like(mask),
         sample_ids=tuple(s.sample_id for s in samples),
     )
+
+
+def _joined(columns: Sequence[Sequence[float]], dtype: type[np.generic]) -> Tensor:
+    return torch.as_tensor(np.fromiter(chain.from_iterable(columns), dtype, sum(map(len, columns))))
 
 
 def filler_micro_batch() -> MicroBatch:

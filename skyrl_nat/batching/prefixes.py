@@ -5,7 +5,6 @@ sequences begin with is the same work: the prompt of a group, or the first turns
 """
 
 from collections.abc import Sequence
-from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -47,20 +46,16 @@ def plan_computation(sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor
         `computed`: `[U]` int64 places among the N; `source`: `[N]` int64 places among the U;
         `cu_computed`: `[B + 1]` int32 borders of the sequences' own computed tokens.
     """
-    computed: list[int] = []
-    sources: list[list[int]] = []
-    own: list[int] = []
+    computed: list[Tensor] = []
+    sources: list[Tensor] = []
+    borders = [0]
     start = 0
     for index, sequence in enumerate(sequences):
         shared = shared_tokens(sequence, sequences[index - 1]) if index else 0
-        prefix = sources[-1][:shared] if shared else []
-        first = len(computed)
-        computed.extend(range(start + shared, start + len(sequence)))
-        sources.append([*prefix, *range(first, len(computed))])
-        own.append(len(sequence) - shared)
+        first, own = borders[-1], len(sequence) - shared
+        computed.append(torch.arange(start + shared, start + len(sequence)))
+        places = torch.arange(first, first + own)
+        sources.append(torch.cat([sources[-1][:shared], places]) if shared else places)
+        borders.append(first + own)
         start += len(sequence)
-    return (
-        torch.tensor(computed, dtype=torch.int64),
-        torch.tensor([place for source in sources for place in source], dtype=torch.int64),
-        torch.tensor([0, *accumulate(own)], dtype=torch.int32),
-    )
+    return torch.cat(computed), torch.cat(sources), torch.tensor(borders, dtype=torch.int32)

@@ -1,8 +1,9 @@
 """From a scored group to training samples."""
 
-import math
 from collections.abc import Sequence
-from itertools import compress, pairwise
+from itertools import pairwise
+
+import numpy as np
 
 from skyrl_nat.errors import DataError
 from skyrl_nat.types import Outcome, Rollout, RolloutGroup, TrainingSample
@@ -80,14 +81,11 @@ def check_rollout(rollout: Rollout, advantages: Sequence[float]) -> None:
                 "got True: nothing precedes it. Start every context with a prompt token."
             )
     for what, values in (("log-prob", rollout.rollout_logprobs), ("advantage", advantages)):
-        if not all(map(_is_finite, compress(values, rollout.loss_mask))):
-            position = next(i for i, v in enumerate(values) if rollout.loss_mask[i] and not _is_finite(v))
+        # A record that came from JSON can hold None whatever the type says, which becomes NaN.
+        is_wrong = ~np.isfinite(np.array(values, dtype=np.float64)) & np.array(rollout.loss_mask, dtype=np.bool_)
+        if is_wrong.any():
+            position = int(is_wrong.argmax())
             raise DataError(
                 f"rollout {rollout.rollout_id} must have a finite {what} for every sampled token, got "
                 f"{values[position]} at position {position}. Look at the engine's log-probs and the reward parts."
             )
-
-
-def _is_finite(value: float | None) -> bool:
-    # A record that came from JSON can hold None whatever the type says.
-    return isinstance(value, (float, int)) and math.isfinite(value)

@@ -298,8 +298,8 @@ def _in_order(parts: dict[str, float]) -> Memory:
 
 PROCESS_GIB = 0.45
 """Of an engine or a policy rank on a CPU beside what it computes with: Python, torch, transformers. Estimated."""
-REST_GIB = 2.6
-"""Controller, Ray's own processes, environment and reward workers with their sandboxes. Estimated."""
+REST_GIB = 1.4
+"""Controller, Ray's own processes, environment and reward workers with their sandboxes. cpu_preset_smoke_cpu.json."""
 
 
 def cpu_memory(config: RunConfig, decoder: Decoder, *, num_micro_batches: float = 2.0) -> Memory:

@@ -81,8 +81,9 @@ class EngineRates:
 class PushRates:
     """How long a push takes: `fixed_s` plus bytes over `bytes_per_s`."""
 
-    colocated_s: float = 0.42
-    """Waking and pausing included. P1 and P2 (0.46 and 0.49 s for 0.27 GB)."""
+    colocated_s: float = 0.38
+    """Waking and pausing included: between P4, where nothing but pushes happens (0.31 s), and the pushes within steps
+    of P1 and P2 (0.42 to 0.52 s)."""
     beside_s: float = 0.30
     """With engines that keep their memory: P4 colocated less its sleep and wake."""
     apart_s: float = 0.24

@@ -155,7 +155,7 @@ class Roofline:
         """
         config, work = self._config, self._work
         group = config.trainer.rollouts_per_task
-        prompts = work.prompt_tokens * (1 if config.engine.prefix_caching and self._machine.is_gpu else group)
+        prompts = work.prompt_tokens * (1 if config.engine.prefix_caching else group)
         tokens = config.trainer.tasks_per_step * (prompts + group * work.observation_tokens)
         flops = self._decoder.cost.flops(num_tokens=tokens, num_pairs=tokens * work.prompt_tokens / 2)
         if not self._machine.is_gpu:

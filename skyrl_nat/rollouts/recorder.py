@@ -88,19 +88,28 @@ def write_groups(path: Path, groups: Sequence[RolloutGroup]) -> None:
 
 def encode_group(group: RolloutGroup) -> bytes:
     """Return the lines of a group."""
-    lines = [rollout_record(rollout, group) for rollout in group.rollouts]
-    text = "".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines)
+    text = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in group_records(group))
     # A lone surrogate in model text must not lose the batch; it becomes U+FFFD.
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
-def rollout_record(rollout: Rollout, group: RolloutGroup) -> dict[str, Any]:
-    """Return what is written of one rollout: all but the task's payload and hidden part, and the artifact.
+def group_records(group: RolloutGroup) -> list[dict[str, Any]]:
+    """Return what is written of each rollout: all but the task's payload and hidden part, and the artifact.
 
     Seconds that are not known (NaN) are null.
     """
+    sampled = [list(itertools.compress(rollout.rollout_logprobs, rollout.loss_mask)) for rollout in group.rollouts]
+    # All at once: a rollout's own numbers are too few for numpy to be quick with them.
+    shortest = iter(shortest_floats(list(itertools.chain.from_iterable(sampled))))
+    return [
+        _record(rollout, group, list(itertools.islice(shortest, len(logprobs))))
+        for rollout, logprobs in zip(group.rollouts, sampled, strict=True)
+    ]
+
+
+def _record(rollout: Rollout, group: RolloutGroup, logprobs: list[float]) -> dict[str, Any]:
+    """Return what is written of one rollout, given the log-probs of its sampled tokens."""
     reward = rollout.reward
-    sampled = list(itertools.compress(rollout.rollout_logprobs, rollout.loss_mask))
     return {
         "rollout_id": rollout.rollout_id,
         "task_id": rollout.task.task_id,
@@ -143,7 +152,7 @@ def rollout_record(rollout: Rollout, group: RolloutGroup) -> dict[str, Any]:
         "token_ids": rollout.token_ids,
         "loss_mask": "".join("1" if bit else "0" for bit in rollout.loss_mask),
         # Of the sampled tokens only, like the versions: `[version, how many in a row]`.
-        "rollout_logprobs": shortest_floats(sampled),
+        "rollout_logprobs": logprobs,
         "token_versions": [
             [version, len(list(run))]
             for version, run in itertools.groupby(itertools.compress(rollout.token_versions, rollout.loss_mask))

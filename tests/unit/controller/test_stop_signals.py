@@ -52,11 +52,20 @@ from skyrl_nat.controller.stop_signals import leave, run_until_stopped
 def sleeper(**how):
     return subprocess.Popen(["sleep", "60"], **how)
 
+def look():
+    masks = [line for task in os.listdir("/proc/self/task") for line in open(f"/proc/self/task/{task}/status")]
+    return [int(line.split()[1], 16) >> signal.SIGTERM - 1 & 1 for line in masks if line.startswith("SigBlk")]
+
 async def work():
     # As Ray does it on the way out, below Python.
     ctypes.CDLL(None).signal(int(signal.SIGTERM), None)
-    masks = [line for task in os.listdir("/proc/self/task") for line in open(f"/proc/self/task/{task}/status")]
-    blocked = [int(line.split()[1], 16) >> signal.SIGTERM - 1 & 1 for line in masks if line.startswith("SigBlk")]
+    blocked = look()
+    for _ in range(1000):
+        # Until the one that waits for it has begun to wait.
+        if 0 in blocked:
+            break
+        await asyncio.sleep(0.01)
+        blocked = look()
     print(blocked.count(0), len(blocked) == threading.active_count(), flush=True)
     with sleeper(preexec_fn=os.getpid) as process:
         process.terminate()

@@ -9,7 +9,7 @@ import pytest
 from shown_runs import DONE, HOSTILE, PROMPT, codec, dialogue, trained
 from tokenizers import Tokenizer, decoders, models
 
-from skyrl_nat.rollouts.recorder import RolloutRecorder, rollout_record
+from skyrl_nat.rollouts.recorder import RolloutRecorder, group_records
 from skyrl_nat.service.rollout_files import Label, open_step, read_record
 from skyrl_nat.service.rollout_view import NOT_RECORDED, NOT_TRAINED, ONLY_PLAYED, view_rollout
 from skyrl_nat.service.run_folders import RunFolder, RunFolders
@@ -84,7 +84,7 @@ def test_segments_of_one_rollout_find_their_columns(tmp_path: Path):
     first = len(codec().encode("get_issue")) + 1
     columns |= {"sample_ids": np.array(["r#0", "r#2"]), "sizes": np.array([first, rollout.num_loss_tokens - first])}
     RolloutRecorder(tmp_path / "run" / "rollouts").write_trained(4, columns)
-    record = rollout_record(rollout, RolloutGroup(task=rollout.task, index=0, rollouts=[rollout]))
+    record = group_records(RolloutGroup(task=rollout.task, index=0, rollouts=[rollout]))[0]
     record["segment_starts"] = [0, 5, 9]
     seen = view_rollout(RunFolder("run", tmp_path / "run"), record, step=4, label=Label.TRAIN)
     found = [token["trainer_logprob"] for token in seen["tokens"] if token["in_loss"]]
@@ -96,7 +96,7 @@ def test_a_damaged_training_file_is_as_if_it_were_not_there(root: Path, tmp_path
     folder = tmp_path / "run" / "rollouts"
     RolloutRecorder(folder)
     rollout = dialogue("r", ["get_issue"], 1.0)
-    record = rollout_record(rollout, RolloutGroup(task=rollout.task, index=0, rollouts=[rollout]))
+    record = group_records(RolloutGroup(task=rollout.task, index=0, rollouts=[rollout]))[0]
     for step, data in enumerate([b"", b"PK\x03\x04 cut", b"\x93NUMPY"], 1):
         (folder / f"trained_{step:06d}.npz").write_bytes(data)
         assert view_rollout(run, record, step=step, label=Label.TRAIN)["notes"]["training"] == NOT_RECORDED
@@ -104,7 +104,7 @@ def test_a_damaged_training_file_is_as_if_it_were_not_there(root: Path, tmp_path
 
 def test_without_a_tokenizer_tokens_are_numbers_and_nobody_is_accused(tmp_path: Path):
     rollout = dialogue("r", ["get_issue"], 1.0)
-    record = rollout_record(rollout, RolloutGroup(task=rollout.task, index=0, rollouts=[rollout]))
+    record = group_records(RolloutGroup(task=rollout.task, index=0, rollouts=[rollout]))[0]
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "tokenizer.json").write_text("{broken")
     seen = view_rollout(RunFolder("run", tmp_path / "run"), record, step=1, label=Label.TRAIN)
