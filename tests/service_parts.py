@@ -171,4 +171,4 @@ def write_metrics(folder: Path, *lines: dict[str, Any] | str) -> None:
         file.writelines(line + "\n" if isinstance(line, str) else json.dumps(line) + "\n" for line in lines)
 
 
-SMALL = Limits(max_body_bytes=2000, header_timeout_s=0.4, body_timeout_s=0.4, send_timeout_s=0.4)
+SMALL = Limits(max_body_bytes=2000, header_timeout_s=0.4, body_timeout_s=0.4, send_timeout_s=1.5)

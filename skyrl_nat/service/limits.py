@@ -1,4 +1,4 @@
-"""Bounds for clients that send too much, too slowly, or never take their answer."""
+"""Bounds for clients that send too much, or too slowly."""
 
 import asyncio
 from typing import Any
@@ -11,7 +11,7 @@ from skyrl_nat.service.settings import Limits
 
 
 class BoundedExchange:
-    """Reads a body whole before the app begins, within a size and a time, and gives up clients that do not read.
+    """Reads a body whole before the app begins, within a size and a time.
 
     So nothing is begun for a request that never becomes whole.
     """
@@ -41,14 +41,7 @@ class BoundedExchange:
         async def receive_read() -> Message:
             return pending.pop() if pending else await receive()
 
-        async def send_in_time(message: Message) -> None:
-            try:
-                async with asyncio.timeout(self._limits.send_timeout_s):
-                    await send(message)
-            except TimeoutError:
-                raise OSError("the client does not take its answer") from None
-
-        await self._app(scope, receive_read, send_in_time)
+        await self._app(scope, receive_read, send)
 
     async def _body(self, headers: Headers, receive: Receive) -> bytes | None:
         """Return the body, None where the client has gone.

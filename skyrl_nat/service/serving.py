@@ -1,6 +1,5 @@
 """The service as a process: one for each root folder, on the loopback address unless it is told otherwise."""
 
-import asyncio
 import fcntl
 import ipaddress
 import os
@@ -8,13 +7,12 @@ import signal
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from skyrl_nat.errors import ConfigError
 from skyrl_nat.service.app import create_app
+from skyrl_nat.service.protocol import protocol_within
 from skyrl_nat.service.settings import ServiceSettings
 
 MAX_HEADER_BYTES = 64 * 1024
@@ -32,7 +30,7 @@ def serve(settings: ServiceSettings) -> None:
         listening = _listen(settings)
         config = uvicorn.Config(
             create_app(settings),
-            http=_protocol(settings.limits.header_timeout_s),
+            http=protocol_within(settings.limits),
             ws="none",
             log_level="info",
             # Addresses may hold the token.
@@ -88,33 +86,3 @@ def _alone(settings: ServiceSettings) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
-
-
-def _protocol(timeout_s: float) -> type[H11Protocol]:
-    """Return uvicorn's protocol with a limit for the time until a request's headers are there."""
-
-    class InTime(H11Protocol):
-        _waiting: asyncio.TimerHandle | None = None
-
-        def connection_made(self, transport: Any) -> None:
-            super().connection_made(transport)
-            self._waiting = self.loop.call_later(timeout_s, transport.abort)
-
-        def data_received(self, data: bytes) -> None:
-            before = self.cycle
-            super().data_received(data)
-            if self.cycle is not before and self._waiting is not None:
-                self._waiting.cancel()
-                self._waiting = None
-
-        def on_response_complete(self) -> None:
-            super().on_response_complete()
-            if self._waiting is None and not self.transport.is_closing():
-                self._waiting = self.loop.call_later(timeout_s, self.transport.abort)
-
-        def connection_lost(self, exc: Exception | None) -> None:
-            if self._waiting is not None:
-                self._waiting.cancel()
-            super().connection_lost(exc)
-
-    return InTime

@@ -18,7 +18,7 @@ class Limits:
     body_timeout_s: float = 20.0
     """For a whole body."""
     send_timeout_s: float = 30.0
-    """For a client to take one piece of an answer."""
+    """For a client to take something of what is sent to it."""
     max_streams: int = 64
     """Clients that follow events at once."""
     max_connections: int = 512

@@ -1,6 +1,5 @@
 """The service on a real socket: clients that send slowly, or never read, cost nobody anything."""
 
-import asyncio
 import contextlib
 import json
 import socket
@@ -9,13 +8,18 @@ import time
 
 import pytest
 import uvicorn
+from fastapi import Response
+from fastapi.responses import StreamingResponse
 from service_parts import BODY, SMALL, TOKEN, FakeBackend, settings, waiting
 
 from skyrl_nat.errors import ConfigError
 from skyrl_nat.service.app import create_app
-from skyrl_nat.service.serving import _alone, _protocol, is_loopback
+from skyrl_nat.service.protocol import protocol_within
+from skyrl_nat.service.serving import _alone, is_loopback
 from skyrl_nat.service.store import JobStore, State
 
+LARGE = 32 * 1024**2
+"""More than the kernel keeps for a client that does not read."""
 HEAD = f"POST /train/jira HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json\r\n"
 
 
@@ -25,11 +29,11 @@ def server(tmp_path_factory):
     own = settings(folder, limits=SMALL)
     listening = socket.create_server(("127.0.0.1", 0))
     app = create_app(own, FakeBackend(), waiting)
-    config = uvicorn.Config(
-        app, http=_protocol(SMALL.header_timeout_s), log_level="warning", timeout_graceful_shutdown=1
-    )
+    app.get("/whole")(lambda: Response(bytes(LARGE)))
+    app.get("/pieces")(lambda: StreamingResponse(bytes(65536) for _ in range(LARGE // 65536)))
+    config = uvicorn.Config(app, http=protocol_within(SMALL), log_level="warning", timeout_graceful_shutdown=1)
     server = uvicorn.Server(config)
-    thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listening])))
+    thread = threading.Thread(target=server.run, args=([listening],))
     thread.start()
     while not server.started:
         time.sleep(0.02)
@@ -39,9 +43,12 @@ def server(tmp_path_factory):
     listening.close()
 
 
-def connect(port):
-    client = socket.create_connection(("127.0.0.1", port), timeout=20)
+def connect(port, receive_bytes=None):
+    client = socket.socket()
+    if receive_bytes:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
     client.settimeout(20)
+    client.connect(("127.0.0.1", port))
     return client
 
 
@@ -120,6 +127,39 @@ def test_body_or_header_that_is_too_large_or_broken_is_refused(server, head, bod
         client.sendall(f"{HEAD}{head}\r\n{body}".encode())
         assert read_all(client).startswith(f"HTTP/1.1 {status}".encode())
     assert num_jobs(own) == 0
+
+
+def ask_for_large(port, path, connection):
+    client = connect(port, receive_bytes=2**18)
+    client.sendall(
+        f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\nConnection: {connection}\r\n\r\n".encode()
+    )
+    return client
+
+
+LARGE_ANSWERS = pytest.mark.parametrize(
+    ("path", "connection"), [("/whole", "keep-alive"), ("/whole", "close"), ("/pieces", "keep-alive")]
+)
+
+
+@LARGE_ANSWERS
+def test_answer_that_is_taken_slowly_comes_whole(server, path, connection):
+    """Longer than a client may be without a request."""
+    port, _ = server
+    with ask_for_large(port, path, connection) as client:
+        size = 0
+        for _ in range(12):
+            size += len(client.recv(65536))
+            time.sleep(0.1)
+        assert size + len(read_all(client)) > LARGE
+
+
+@LARGE_ANSWERS
+def test_client_that_takes_nothing_of_its_answer_is_cut_off(server, path, connection):
+    port, _ = server
+    with ask_for_large(port, path, connection) as client:
+        time.sleep(SMALL.send_timeout_s + 0.5)
+        assert len(read_all(client)) < LARGE
 
 
 def test_slow_clients_hold_up_nobody(server):
