@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import debian
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 CONTRAST = (Path(__file__).parent / "contrast.js").read_text(encoding="utf-8")
@@ -32,6 +32,21 @@ def chromium() -> Iterator[Browser]:
             yield browser
         finally:
             browser.close()
+
+
+@contextlib.contextmanager
+def window(browser: Browser) -> Iterator[Page]:
+    """Have a new window; nothing may be complained of in its console, refusals that a test provokes set apart."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
+    page = context.new_page()
+    page.set_default_timeout(30_000)
+    expect.set_options(timeout=30_000)
+    complaints: list[str] = []
+    page.on("console", lambda said: complaints.append(said.text) if said.type in ("error", "warning") else None)
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    yield page
+    context.close()
+    assert not [text for text in complaints if "Failed to load resource" not in text], complaints
 
 
 def _found() -> str | None:

@@ -23,14 +23,14 @@ ENVIRONMENTS = [
         "name": "jira",
         "kind": "family",
         "description": "Workflows on mock Jira issues, one tool a turn; judged by a verifier of the workflow.",
-        "algorithms": ["grpo", "dapo", "dr_grpo", "rloo", "gspo"],
+        "algorithms": ["dapo", "dr_grpo", "grpo", "gspo", "rloo"],
         "experiments": ["jira_tiny_cpu", "jira_cpu", "jira_h100x1"],
     },
     {
         "name": "nat_agent",
         "kind": "family",
         "description": "Writing NeMo Agent Toolkit agents; judged by running them in a sandbox.",
-        "algorithms": ["grpo", "dapo"],
+        "algorithms": ["dapo", "grpo"],
         "experiments": ["smoke_cpu", "first_experiment_h100x1"],
     },
     {
@@ -94,7 +94,7 @@ def jobs_router(jobs: Jobs) -> APIRouter:
     def train(name: str, wanted: dict[str, Any], idempotency_key: str = Header()) -> JSONResponse:
         jobs.asked.append({"environment": name, "key": idempotency_key, **wanted})
         if any(text.startswith("optimizer.lr=-") for text in wanted["overrides"]):
-            raise ServiceError(422, "invalid", "optimizer.lr must be > 0, got -1. Raise it", "overrides.0")
+            raise ServiceError(422, "config", "optimizer.lr must be > 0, got -1. Raise it", "optimizer.lr")
         return JSONResponse(jobs.add(wanted["name"] or "jira-1430", "pending", steps=wanted["steps"]), 201)
 
     @router.get("/training")

@@ -6,13 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
+from marked_processes import processes_with, require_none
 from service_parts import TOKEN
 from slurm_cluster import free_ports
 
@@ -125,3 +128,21 @@ class ServiceProcess:
         """Return what a job printed."""
         path = self.root / job["run"] / "job.log"
         return path.read_text(errors="replace")[-3000:] if path.exists() else ""
+
+
+@contextlib.contextmanager
+def running_service(*, max_running: int = 2) -> Iterator[ServiceProcess]:
+    """Have one with its Ray; nothing of it may be left once it has ended in order."""
+    with tempfile.TemporaryDirectory(prefix="sns-") as name:
+        service = ServiceProcess(Path(name), max_running=max_running)
+        try:
+            service.start()
+            service.wait(lambda: service.ask("/health")["ray"] == "ok", "Ray must come up")
+            yield service
+            assert service.end() == 0
+            # No job runs any more, so its Ray goes too.
+            require_none(MARK, name, 60)
+        finally:
+            for process in processes_with(MARK, name):
+                with contextlib.suppress(psutil.Error):
+                    process.kill()

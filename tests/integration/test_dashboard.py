@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from browser import CONTRAST, chromium
+from browser import CONTRAST, chromium, window
 from dashboard_service import Jobs, serve
 from playwright.sync_api import Browser, Page, expect
 from shown_runs import HOSTILE, metrics_of, write_run
@@ -53,19 +53,8 @@ def site(written: Path, tmp_path: Path) -> Iterator[Site]:
 
 @pytest.fixture
 def page(browser: Browser) -> Iterator[Page]:
-    """A new window; nothing may be complained of in its console, refusals that a test provokes set apart."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900}, color_scheme="light")
-    found = context.new_page()
-    found.set_default_timeout(30_000)
-    expect.set_options(timeout=30_000)
-    complaints: list[str] = []
-    found.on(
-        "console", lambda message: complaints.append(message.text) if message.type in ("error", "warning") else None
-    )
-    found.on("pageerror", lambda error: complaints.append(str(error)))
-    yield found
-    context.close()
-    assert not [text for text in complaints if "Failed to load resource" not in text], complaints
+    with window(browser) as found:
+        yield found
 
 
 def go(page: Page, site: Site, view: str) -> None:
@@ -214,10 +203,11 @@ def test_curves_grow_while_a_job_trains(page: Page, site: Site):
     record = open_lines(site.root / "jira-b" / "metrics.jsonl")
     append_lines(record, encode_line({"step": 6, **metrics_of(6, 0.2)}))
     record.close()
-    site.jobs.events[job["id"]] = [("metrics", {"step": 6})]
+    site.jobs.events[job["id"]] = [("metrics", {"step": 6})] * 3
     expect(page.get_by_role("img", name="loss/total, 6 points")).to_be_visible(timeout=12_000)
     site.jobs.events[job["id"]].append(("state", job | {"state": "failed", "reason": "the disk is full"}))
     expect(page.get_by_text("the disk is full")).to_be_visible()
+    expect(page.get_by_role("img", name="loss/total, 6 points")).to_be_visible()
     job["state"] = "cancelled"
 
 

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import sys
-import tempfile
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -12,9 +11,9 @@ import psutil
 import pytest
 from backend_contract import CASES, Commands
 from listening import listening_with
-from marked_processes import processes_with, require_none
+from marked_processes import processes_with
 from service_parts import TOKEN, settings
-from service_process import MARK, ServiceProcess
+from service_process import MARK, running_service
 
 from skyrl_nat.service.access import TOKEN_VARIABLE
 from skyrl_nat.service.jobs import RayJobs
@@ -30,14 +29,8 @@ COMMANDS = Commands(
 
 @pytest.fixture(scope="module")
 def running():
-    with tempfile.TemporaryDirectory(prefix="sns-") as name:
-        service = ServiceProcess(Path(name))
-        service.start()
-        service.wait(lambda: service.ask("/health")["ray"] == "ok", "Ray must come up")
+    with running_service() as service:
         yield service
-        assert service.end() == 0
-        # No job runs any more, so its Ray goes too.
-        require_none(MARK, name, 60)
 
 
 @pytest.fixture(scope="module")

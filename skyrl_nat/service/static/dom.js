@@ -41,6 +41,21 @@ export function put(node, ...children) {
   return add(node, children);
 }
 
+/**
+ * Draw rows anew if what they show has changed, or the minute: they say how long ago things were.
+ * The focus stays on its row, or on the button of that row.
+ */
+export function redraw(node, found, draw) {
+  const shown = `${Math.floor(Date.now() / 60000)} ${JSON.stringify(found)}`;
+  if (node.shown === shown) return;
+  node.shown = shown;
+  const focused = node.contains(document.activeElement) && document.activeElement;
+  const key = focused && focused.closest("tr")?.dataset.key;
+  draw();
+  const row = key && [...node.querySelectorAll("tr")].find((one) => one.dataset.key === key);
+  if (row) ((focused.tagName === "BUTTON" && row.querySelector("button:enabled")) || row).focus({ preventScroll: true });
+}
+
 /** A select with options `[[value, text], ...]`. */
 export function choice(attributes, options, chosen) {
   const node = el("select", attributes, options.map(([value, text]) => el("option", { value }, text)));

@@ -1,7 +1,7 @@
 // Jobs, runs, the catalogue of environments, and the form that starts a job.
 
 import { ask, path } from "./api.js";
-import { announce, el, put, table } from "./dom.js";
+import { announce, el, put, redraw, table } from "./dom.js";
 import { ago, number } from "./format.js";
 import { startForm } from "./start_form.js";
 import { badge, empty, every, failed, jobBadge } from "./states.js";
@@ -15,27 +15,32 @@ export async function show(main, { signal }) {
   const start = el("section", { class: "card", "aria-labelledby": "start-title", id: "start" });
   const environments = await ask("environments", { signal });
   const drawJobs = async () => {
-    try { putJobs(jobs, (await ask("training", { signal })).jobs, drawJobs); } catch (error) {
+    try {
+      const { jobs: found } = await ask("training", { signal });
+      redraw(jobs, found, () => putJobs(jobs, found, drawJobs));
+    } catch (error) {
+      jobs.shown = null;
       if (!signal.aborted) put(jobs, el("h2", { id: "jobs-title" }, "Jobs"), failed(error, drawJobs));
     }
   };
-  const drawRuns = async () => putRuns(runs, await ask("runs", { signal }));
+  const drawRuns = async () => {
+    const found = await ask("runs", { signal });
+    redraw(runs, found, () => putRuns(runs, found));
+  };
   await Promise.all([drawJobs(), drawRuns()]);
   const form = startForm(environments, drawJobs);
   put(start, el("h2", { id: "start-title" }, "Start training"), environments.length ? form.node : empty("No environment is installed."));
   putCatalogue(catalogue, environments, form.choose);
   put(main, el("div", { class: "head" }, el("h1", {}, "Overview")), el("div", { class: "overview" }, el("div", { class: "stack" }, jobs, runs), start), catalogue);
   every(4000, signal, async () => {
-    // Rows are not exchanged under the focus of somebody who moves through them.
-    if (!jobs.contains(document.activeElement)) await drawJobs();
-    if (!runs.contains(document.activeElement)) await drawRuns().catch(() => {});
+    await drawJobs();
+    await drawRuns().catch(() => {});
   });
 }
 
 function putJobs(node, jobs, again) {
   const cancel = async (event, job) => {
     event.stopPropagation();
-    event.target.disabled = true;
     try {
       const now = await ask(`training/${path(job.id)}/cancel`, { method: "POST" });
       announce(`${job.name} is ${now.state}`);
@@ -45,7 +50,7 @@ function putJobs(node, jobs, again) {
   const fault = el("div", {});
   const columns = [
     ["Job", (job) => [el("strong", {}, job.name || job.id), el("div", { class: "quiet small" }, `${job.environment} · ${job.algorithm}`)]],
-    ["State", (job) => [jobBadge(job.state), job.reason && el("div", { class: "small quiet clip", title: job.reason }, job.reason)]],
+    ["State", (job) => [jobBadge(job.state), job.reason && el("div", job.state === "failed" ? { class: "small bad wrap" } : { class: "small quiet clip", title: job.reason }, job.reason)]],
     ["Step", (job) => `${number(job.step)} / ${number(job.steps)}`, true],
     ["Submitted", (job) => ago(job.submitted_at)],
     ["", (job) => ACTIVE.includes(job.state) && el("button", { type: "button", onclick: (event) => cancel(event, job), disabled: job.state === "stopping", "aria-label": `Cancel ${job.name || job.id}` }, "Cancel")],
@@ -71,7 +76,7 @@ function putRuns(node, runs) {
 function putCatalogue(node, environments, choose) {
   put(node, el("h2", { id: "catalogue-title" }, "Environments"),
     environments.length ? el("ul", { class: "catalogue" }, environments.map((one) => el("li", { class: "entry" },
-      el("div", { class: "head" }, el("h3", {}, one.name), badge(one.kind, ""), el("span", { class: "grow" }),
+      el("div", { class: "head" }, el("div", { class: "grow wrap" }, el("h3", {}, one.name), badge(one.kind, "")),
         el("button", { type: "button", "aria-label": `Train ${one.name}`, onclick: () => choose(one.name) }, "Train")),
       el("p", {}, one.description),
       el("p", { class: "quiet small" }, `Algorithms: ${one.algorithms.join(", ")}`),

@@ -18,20 +18,22 @@ const BARS = 60;
 /** The select of runs that several views begin with. */
 export function runChoice(runs, chosen, go, { id = "run", label = "Run" } = {}) {
   const node = choice({ id, onchange: (event) => go(event.target.value) },
-    runs.map((run) => [run.id, `${run.id} · ${run.family ?? "?"} · step ${run.last_step ?? 0}`]), chosen);
+    runs.map((run) => [run.id, runTitle(run)]), chosen);
   return el("div", { class: "run-choice" }, el("label", { class: "unseen", for: id }, label), node);
 }
+
+const runTitle = (run) => `${run.id} · ${run.family ?? "?"} · step ${run.last_step ?? 0}`;
 
 export const noRuns = () => empty("There are no runs yet. ", el("a", { href: "#/" }, "Start one"), ", or train with skyrl-nat train under this root folder.");
 
 export async function show(main, { parts, signal }) {
-  const runs = await ask("runs", { signal });
+  const [runs, { jobs }] = await Promise.all([ask("runs", { signal }), ask("training", { signal }).catch(() => ({ jobs: [] }))]);
   const id = parts[0] || runs[0]?.id;
   if (!id) return void put(main, el("h1", {}, "Run"), noRuns());
+  const job = jobs.find((one) => one.run === id);
+  if (job && !runs.some((run) => run.id === id)) return void showJob(main, job, signal, () => show(main, { parts, signal }));
   const base = `runs/${path(id)}`;
   const about = await ask(base, { signal });
-  const jobs = await ask("training", { signal }).catch(() => ({ jobs: [] }));
-  const job = jobs.jobs.find((one) => one.run === id);
   const head = el("div", { class: "card" });
   const gpu = el("section", { class: "card", "aria-labelledby": "gpu-title" });
   const curves = el("section", { class: "curves-groups" });
@@ -42,21 +44,57 @@ export async function show(main, { parts, signal }) {
       el("a", { href: `#/rollouts/${path(id)}` }, "Rollouts"), el("a", { href: `#/compare?a=${encodeURIComponent(id)}` }, "Compare with…")),
     head, el("section", { class: "card", "aria-labelledby": "curves-title" }, el("div", { class: "head" }, el("h2", { id: "curves-title" }, "Curves"), el("span", { class: "grow" }), controls), curves),
     gpu, configCard(about));
-  const refresh = async () => {
+  const refresh = oneAtATime(signal, async () => {
     const first = state.table.steps.at(-1) ?? 0;
     merge(state.table, await ask(`${base}/metrics${query({ from: first })}`, { signal }));
+    put(main.querySelector("#run option:checked"), runTitle({ ...about, last_step: state.table.steps.at(-1) }));
     drawHead(head, about, state);
     drawCurves(curves, state);
     drawGpu(gpu, state.table);
-  };
+  });
   await refresh();
   follow(state, signal, refresh);
+}
+
+/** A job that has written no run yet, or never will: its state and why, until there is a run to show. */
+function showJob(main, job, signal, showRun) {
+  const card = el("section", { class: "card", "aria-labelledby": "job-title" });
+  const words = { pending: "It waits for its turn; its curves appear here.", running: "It starts; its curves appear here." };
+  const draw = (now) => put(card, el("div", { class: "head" }, el("h2", { id: "job-title" }, now.name || now.id), aboutJob(now)),
+    empty(words[now.state] ?? "It has written no run."));
+  const over = new AbortController();
+  draw(job);
+  put(main, el("div", { class: "head" }, el("h1", {}, "Run")), card);
+  every(2000, AbortSignal.any([signal, over.signal]), async () => {
+    const [now, runs] = await Promise.all([ask(`training/${path(job.id)}`, { signal }), ask("runs", { signal })]).catch(() => [job, []]);
+    if (runs.some((run) => run.id === job.run)) { over.abort(); await showRun(); } else if (now.state !== job.state || now.reason !== job.reason) draw(job = now);
+  });
+}
+
+/** State, reason and log of a job. */
+function aboutJob(job) {
+  return [jobBadge(job.state), job.reason && el("span", { class: job.state === "failed" ? "bad" : "quiet" }, job.reason),
+    el("a", { href: `training/${path(job.id)}/logs` }, "Log")];
+}
+
+/** Let what is asked for while it runs be one more run after it: answers that overtake each other would take points back. */
+function oneAtATime(signal, act) {
+  let isBusy = false, isAsked = false;
+  return async () => {
+    isAsked = true;
+    if (isBusy) return;
+    isBusy = true;
+    try {
+      while (isAsked && !signal.aborted) { isAsked = false; await act(); }
+    } finally { isBusy = false; }
+  };
 }
 
 /** Add what is new; the last known step may have got more lines. */
 function merge(known, fresh) {
   for (const key of Object.keys(fresh.series)) known.series[key] ??= known.steps.map(() => null);
-  const at = known.steps.length && fresh.steps[0] === known.steps.at(-1) ? known.steps.length - 1 : known.steps.length;
+  const later = known.steps.findIndex((step) => step >= fresh.steps[0]);
+  const at = later < 0 ? known.steps.length : later;
   known.steps.splice(at, known.steps.length, ...fresh.steps);
   for (const [key, values] of Object.entries(known.series)) {
     values.splice(at, values.length, ...(fresh.series[key] ?? fresh.steps.map(() => null)));
@@ -88,8 +126,8 @@ function drawHead(head, about, { table: { steps, series }, job }) {
     ["Seconds per step", seconds(last("time/step_s"))],
     ["Alarms", number(last("alarm/count") ?? 0)],
   ];
-  put(head, el("div", { class: "head" }, el("h2", {}, about.id), job ? jobBadge(job.state) : badge(`written ${ago(about.updated_at)}`, ""),
-    el("span", { class: "quiet" }, `${about.family ?? "?"} · ${about.algorithm ?? "?"}`), job?.reason && el("span", { class: "bad" }, job.reason)),
+  put(head, el("div", { class: "head" }, el("h2", {}, about.id), el("span", { class: "quiet" }, [job?.name, about.family ?? "?", about.algorithm ?? "?"].filter(Boolean).join(" · ")),
+    job ? aboutJob(job) : badge(`written ${ago(about.updated_at)}`, "")),
   about.steps && el("progress", { max: about.steps, value: steps.at(-1) ?? 0, "aria-label": "Steps trained" }),
   el("dl", { class: "figures" }, facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value)))));
 }

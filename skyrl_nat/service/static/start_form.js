@@ -6,14 +6,15 @@ import { failed } from "./states.js";
 
 const NAME = /^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$/;
 const OVERRIDE = /^[A-Za-z_][\w./@-]*=.*$/;
-const LARGEST = 2 ** 32 - 1;
+const DEFAULT_ALGORITHM = "grpo";
+const MOST_STEPS = 1e7, LARGEST_SEED = 2 ** 31 - 1;
 
 /** What is wrong with each field, `{ field: sentence }`. */
 export function faults(values) {
   const found = {};
   const whole = (text) => /^\d+$/.test(text);
-  if (!whole(values.steps) || Number(values.steps) < 1 || Number(values.steps) > 1e6) found.steps = "Steps must be a whole number from 1 to 1,000,000.";
-  if (!whole(values.seed) || Number(values.seed) > LARGEST) found.seed = `The seed must be a whole number from 0 to ${LARGEST.toLocaleString("en")}.`;
+  if (!whole(values.steps) || Number(values.steps) < 1 || Number(values.steps) > MOST_STEPS) found.steps = `Steps must be a whole number from 1 to ${MOST_STEPS.toLocaleString("en")}.`;
+  if (!whole(values.seed) || Number(values.seed) > LARGEST_SEED) found.seed = `The seed must be a whole number from 0 to ${LARGEST_SEED.toLocaleString("en")}.`;
   if (values.name && !NAME.test(values.name)) found.name = "A name has letters, digits, “.”, “_” and “-”, begins with a letter or digit and is 64 characters at most.";
   if (values.resume && !values.name) found.name = "Name the run that is to go on.";
   const wrong = lines(values.overrides).find((line) => !OVERRIDE.test(line));
@@ -41,7 +42,9 @@ export function startForm(environments, onStarted) {
   let key = freshId();
   const fillChoices = () => {
     const chosen = environments.find((one) => one.name === controls.environment.value) ?? { algorithms: [], experiments: [] };
+    const algorithm = controls.algorithm.value || DEFAULT_ALGORITHM;
     put(controls.algorithm, chosen.algorithms.map((name) => el("option", { value: name }, name)));
+    if (chosen.algorithms.includes(algorithm)) controls.algorithm.value = algorithm;
     put(controls.experiment, el("option", { value: "" }, "none"), chosen.experiments.map((name) => el("option", { value: name }, name)));
   };
   const read = () => ({
@@ -75,7 +78,8 @@ export function startForm(environments, onStarted) {
     } catch (error) {
       // Another try with other words is another request.
       if (error.status) key = freshId();
-      const name = names.find((one) => error.field === one || error.field?.startsWith(`${one}.`));
+      // A key of the config was named by an override, unless it is a field here.
+      const name = names.find((one) => error.field === one) ?? (error.status === 422 && error.field ? "overrides" : undefined);
       if (name) tell({ [name]: error.message });
       else put(result, failed(error));
     } finally { submit.disabled = false; }
