@@ -4,8 +4,8 @@
 
 Every job is a real training run of a tiny model in a Ray of the service's own. Half of the kills hit the service, which
 is started again, half a trainer. All clients repeat a request with its key until it is answered. Where the minutes are
-over, what still waits or runs is cancelled. Exit code 1 where a job was lost or run twice, did not end, or left
-a process.
+over, what still waits or runs is cancelled. Exit code 1 where a job was lost or run twice, did not end, failed though
+its own trainer was left alone, or left a process.
 """
 
 import argparse
@@ -34,7 +34,9 @@ from service_process import FINAL, MARK, ServiceProcess  # noqa: E402
 BEGINS = "starting Ray and the workers"
 """Every trainer prints it once."""
 PAUSE_S = (1.0, 6.0)
-"""Between two kills."""
+"""Between two kills while jobs are submitted."""
+LATER_PAUSE_S = (1.0, 30.0)
+"""The same afterwards, so that they meet jobs at any point."""
 CANCELLED_SHARE = 0.2
 END_S = 300.0
 
@@ -50,14 +52,14 @@ def submit_until_answered(service: ServiceProcess, number: int, steps: int, dead
             time.sleep(0.5)
 
 
-def trainers(service: ServiceProcess) -> list[psutil.Process]:
-    """Return the processes that train for the service."""
+def trainers(service: ServiceProcess) -> list[tuple[str, psutil.Process]]:
+    """Return the processes that train for the service, each with its run folder."""
     found = []
     for process in processes_with(MARK, str(service.folder)):
         with contextlib.suppress(psutil.Error):
             words = process.cmdline()
             if "train" in words and "skyrl_nat.cli" in words:
-                found.append(process)
+                found += [(word[6:-1], process) for word in words if word.startswith('name="')]
     return found
 
 
@@ -70,6 +72,8 @@ class Soak:
         self.draw = random.Random(options.seed)
         self.deadline = time.monotonic() + 60 * options.minutes
         self.done: collections.Counter[str] = collections.Counter()
+        self.hurt: set[str] = set()
+        """Run folders whose trainer was killed."""
 
     def play(self) -> list[dict[str, Any]]:
         """Return the answers to all submissions."""
@@ -79,21 +83,23 @@ class Soak:
                 clients.submit(submit_until_answered, self.service, number, self.options.steps, self.deadline)
                 for number in range(self.options.jobs)
             ]
-            self.kill(self.options.kills // 4)
+            self.kill(self.options.kills // 4, PAUSE_S)
             answers = [each.result() for each in asked]
         for answer in self.draw.sample(answers, int(CANCELLED_SHARE * len(answers))):
             self.cancel(answer["id"])
-        self.kill(self.options.kills - self.done["service"] - self.done["trainer"])
+        self.kill(self.options.kills - self.done["service"] - self.done["trainer"], LATER_PAUSE_S)
         return answers
 
-    def kill(self, number: int) -> None:
+    def kill(self, number: int, pause_s: tuple[float, float]) -> None:
         """Kill so often, the service or a trainer."""
         for _ in range(number):
-            time.sleep(self.draw.uniform(*PAUSE_S))
+            time.sleep(self.draw.uniform(*pause_s))
             alive = trainers(self.service)
             if alive and self.draw.random() < 0.5:
+                run, process = self.draw.choice(alive)
+                self.hurt.add(run)
                 with contextlib.suppress(psutil.Error):
-                    self.draw.choice(alive).kill()
+                    process.kill()
                 self.done["trainer"] += 1
             else:
                 self.service.kill()
@@ -138,6 +144,7 @@ def judge(soak: Soak, answers: list[dict[str, Any]], jobs: list[dict[str, Any]],
         "begun_twice": sum(text.count(BEGINS) > 1 for text in logs.values()),
         "not_over": sum(job["state"] not in FINAL for job in jobs),
         "succeeded_without_all_steps": sum(job["step"] != job["steps"] for job in finished),
+        "failed_though_left_alone": sum(job["state"] == "failed" and job["run"] not in soak.hurt for job in jobs),
         "states": dict(collections.Counter(job["state"] for job in jobs)),
         "reasons": dict(collections.Counter(job["reason"] for job in jobs if job["reason"])),
         "kills": {name: soak.done[name] for name in ("service", "trainer")},
@@ -152,6 +159,7 @@ FAULTS = (
     "begun_twice",
     "not_over",
     "succeeded_without_all_steps",
+    "failed_though_left_alone",
     "processes_left",
 )
 
