@@ -125,3 +125,20 @@ def test_everything_listens_on_the_loopback_address_and_ray_asks_for_its_word(ru
     assert processes_with(MARK, str(running.folder))
     assert head.word not in running.log()
     assert TOKEN not in running.log()
+
+
+@pytest.mark.long
+def test_jobs_of_a_ray_that_was_killed_have_failed_and_the_next_one_runs_in_a_new_one(running):
+    jobs = [running.submit() for _ in range(3)]
+    running.wait(lambda: running.job(jobs[0]["id"])["step"], "it must train")
+    head = find_head(running.root / ".service")
+    assert head is not None
+    psutil.Process(head.pid).kill()
+    for job in jobs[:2]:
+        assert running.wait_job(job["id"], "failed")["reason"].startswith("Ray ended while the job ran")
+    running.wait(lambda: running.job(jobs[2]["id"])["step"], "it must train")
+    assert not Path(head.folder).exists()
+    left = [process for process in processes_with(MARK, str(running.folder)) if head.folder in str(process.cmdline())]
+    assert left == []
+    running.ask(f"/training/{jobs[2]['id']}/cancel", {})
+    running.wait_job(jobs[2]["id"], "cancelled")

@@ -54,17 +54,18 @@ class Head:
 
 def find_head(state_dir: Path) -> Head | None:
     """Return the head that was started for this folder, if its process lives."""
-    try:
-        head = Head(**json.loads((state_dir / NOTE).read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError):
-        return None
-    return head if _process(head) is not None else None
+    head = _noted(state_dir)
+    return head if head is not None and _process(head) is not None else None
 
 
 def start_head(state_dir: Path) -> Head:
-    """Start a head in a session of its own, so that no signal for the service reaches it; it is not up yet."""
+    """Start a head in a session of its own, so that no signal for the service reaches it; it is not up yet.
+
+    What is left of one before it goes: it was killed, or its service was before it could note it.
+    """
     name = f"snt-{sha256(str(state_dir.resolve()).encode()).hexdigest()[:6]}-{secrets.token_hex(3)}"
     folder, word = ray_folder(name, os.environ), secrets.token_hex(32)
+    _clear(state_dir, str(folder).rpartition("-")[0])
     folder.mkdir(mode=0o700)
     port, client_port = _free_ports(2)
     command = [
@@ -117,14 +118,7 @@ def end_head(head: Head, state_dir: Path) -> None:
     """End a head with all that it has started, and forget it."""
     process = _process(head)
     if process is not None:
-        with suppress(psutil.Error):
-            family = [*process.children(recursive=True), process]
-            process.send_signal(signal.SIGTERM)
-            _, alive = psutil.wait_procs(family, END_S)
-            for each in alive:
-                with suppress(psutil.Error):
-                    each.kill()
-            psutil.wait_procs(alive, END_S)
+        _end_family(process)
     (state_dir / NOTE).unlink(missing_ok=True)
     _remove(Path(head.folder))
 
@@ -141,6 +135,38 @@ def ask(address: str, path: str, word: str) -> object:
     # Never through a proxy of the environment: it is this machine, or a cluster's own network.
     with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=ANSWER_S) as found:
         return json.load(found)
+
+
+def _noted(state_dir: Path) -> Head | None:
+    try:
+        return Head(**json.loads((state_dir / NOTE).read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def _clear(state_dir: Path, prefix: str) -> None:
+    """End this user's heads whose folder begins like this; remove their folders and that of the one that is noted."""
+    head = _noted(state_dir)
+    folders = set() if head is None else {head.folder}
+    option = f"--temp-dir={prefix}-"
+    for process in psutil.process_iter(["cmdline", "uids"]):
+        found = [word.partition("=")[2] for word in process.info["cmdline"] or () if word.startswith(option)]
+        if found and process.info["uids"].real == os.getuid():
+            folders.update(found)
+            _end_family(process)
+    for folder in folders:
+        _remove(Path(folder))
+
+
+def _end_family(process: psutil.Process) -> None:
+    with suppress(psutil.Error):
+        family = [*process.children(recursive=True), process]
+        process.send_signal(signal.SIGTERM)
+        _, alive = psutil.wait_procs(family, END_S)
+        for each in alive:
+            with suppress(psutil.Error):
+                each.kill()
+        psutil.wait_procs(alive, END_S)
 
 
 def _environment(own: Mapping[str, str], word: str) -> dict[str, str]:
