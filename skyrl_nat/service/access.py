@@ -85,7 +85,8 @@ class RequireToken:
             return None
         if self._is_token(_cookie(headers.get("cookie", ""))):
             return None if _is_from_here(scope["method"], headers) else _not_from_here()
-        found = answer(401, "unauthorized", "the header Authorization must be `Bearer TOKEN` with the service's token.")
+        text = "the header Authorization must be `Bearer TOKEN` with the service's token. A browser opens /?token=TOKEN"
+        found = answer(401, "unauthorized", text)
         found.headers["WWW-Authenticate"] = "Bearer"
         return found
 

@@ -28,7 +28,7 @@ export async function ask(path, { method = "GET", body, signal, headers = {} } =
   const answer = await response.json().catch(() => null);
   if (response.ok) return answer;
   if (response.status === 401) {
-    throw new Refusal(401, { code: "unauthorized", message: "The service wants its token. Open the address that skyrl-nat serve has printed." });
+    throw new Refusal(401, { code: "unauthorized", message: "The service wants its token. Open this page as /?token=TOKEN with the token of the service." });
   }
   throw new Refusal(response.status, answer?.error ?? { code: "failed", message: `The service answered with status ${response.status}.` });
 }

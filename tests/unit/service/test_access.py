@@ -53,7 +53,7 @@ def test_weak_token_of_the_environment_is_refused_and_not_repeated(tmp_path, mon
 def test_page_takes_the_token_out_of_the_address_into_a_cookie(tmp_path):
     client = client_of(create_app(settings(tmp_path), FakeBackend()))
     del client.headers["Authorization"]
-    error_of(client.get("/?token=wrong"), 401)
+    assert "/?token=TOKEN" in error_of(client.get("/?token=wrong"), 401)["message"]
     found = client.get(f"/?token={TOKEN}", follow_redirects=False)
     assert found.status_code == 303
     assert found.headers["Location"] == "/"
