@@ -16,7 +16,7 @@ from documented import ROOT, Command, commands, kind_of
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(1200)]
 
 COPIED = ("conf", "docs", "examples", "scripts", "benchmarks", "slurm", "skyrl_nat", "pyproject.toml")
-RUNS = re.compile(r"\bruns/(NAME|mine)\b")
+RUNS = re.compile(r"\bruns/(NAME|mine|first)\b")
 SMALLER = {
     r"--num-samples \d+": "--num-samples 20",
     r"--step \d+": "--step 2",
