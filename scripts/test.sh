@@ -17,8 +17,8 @@ case "${1:-}" in
   gguf)
     shift
     .venv/bin/python -c "import llama_cpp" 2>/dev/null ||
-      CMAKE_ARGS="-DLLAVA_BUILD=OFF" .venv/bin/pip install --quiet llama-cpp-python==0.3.36
-    set -- tests/unit/engines/test_gguf.py tests/unit/export/test_gguf_files.py "$@"
+      CMAKE_ARGS="-DLLAVA_BUILD=OFF -DGGML_NATIVE=OFF" .venv/bin/pip install --quiet --no-cache-dir llama-cpp-python==0.3.36
+    set -- tests/unit/engines/test_gguf.py tests/unit/export/test_gguf_files.py tests/integration/test_whole_way.py "$@"
     ;;
   "")
     code=0

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerBase, PreTrainedTokenizerFast
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}"
@@ -63,6 +63,7 @@ def make_tiny_model(
     num_heads: int = 4,
     num_layers: int = 2,
     tie_word_embeddings: bool = True,
+    tokenizer: PreTrainedTokenizerBase | None = None,
 ) -> Path:
     """Write a random Llama (2 key/value heads; about 20k parameters by default) and its tokenizer.
 
@@ -73,12 +74,13 @@ def make_tiny_model(
         num_heads: Query heads; even.
         num_layers: Decoder layers.
         tie_word_embeddings: Share the embedding with the LM head.
+        tokenizer: A real one, with the same ids of begin and end, where the tiny one will not do.
 
     Returns:
         The folder.
     """
     folder = Path(folder)
-    tokenizer = make_tiny_tokenizer()
+    tokenizer = tokenizer or make_tiny_tokenizer()
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=hidden_size,

@@ -20,7 +20,7 @@ from skyrl_nat.engines.model_folder import read_stop_token_ids
 from skyrl_nat.errors import ConfigError
 from skyrl_nat.export.engines import Test, choose_kinds, run_tests
 from skyrl_nat.export.equality import Comparison, require_equal
-from skyrl_nat.export.gguf import write_gguf
+from skyrl_nat.export.gguf import warnings_of_types, write_gguf
 from skyrl_nat.export.hf import check_model, complete
 from skyrl_nat.export.llama_tools import require_library
 from skyrl_nat.export.lora import check_adapter
@@ -222,6 +222,8 @@ def _finish(work: Work, source: Path, kinds: Sequence[EngineKind]) -> list[Test]
     if work.wanted.form in ("gguf", "ollama"):
         work.console.status("llama.cpp converts and quantises")
         files = write_gguf(work.model, work.part, work.subject.name, work.wanted.quantisations, work.scratch)
+        for warning in warnings_of_types(files):
+            work.console.warn(warning)
         tests += [Test(kind=EngineKind.gguf, folder=work.model, gguf=file, form=form) for form, file in files.items()]
     if work.wanted.form == "ollama":
         for warning in warnings_of(work.model):

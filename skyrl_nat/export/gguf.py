@@ -1,6 +1,6 @@
 """GGUF files of a Hugging Face folder, and what is read back from them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ WHOLE_FORMATS = {"float32": "F32", "bfloat16": "BF16", "float16": "F16"}
 """Format of a checkpoint -> the one in which llama.cpp gets it."""
 _CONTROL, _USER_DEFINED = 3, 4
 """`gguf.TokenType` of special tokens, and of other added ones."""
+_K_BLOCK = 256
+"""Numbers that a K quant takes together."""
 _AROUND = ("{}", "a{}b", "x {} y", "{}{}", "\n{}\n")
 """Texts in which added tokens are looked for."""
 
@@ -51,6 +53,27 @@ def write_gguf(folder: Path, target: Path, name: str, quantisations: Sequence[st
     if first.parent == scratch:
         first.unlink()
     return files
+
+
+def warnings_of_types(files: Mapping[str, Path]) -> list[str]:
+    """Return which files hold weights in another type than their name says.
+
+    K quants work on blocks of 256 numbers; where a row is no multiple of that, llama.cpp takes a larger type.
+
+    Args:
+        files: By quantisation.
+    """
+    told: list[str] = []
+    for form, file in files.items():
+        matrices = [tensor for tensor in _reader(file).tensors if len(tensor.shape) > 1]
+        others = [tensor for tensor in matrices if int(tensor.shape[0]) % _K_BLOCK] if "_K" in form else []
+        share = sum(int(tensor.n_elements) for tensor in others) / sum(int(tensor.n_elements) for tensor in matrices)
+        if others:
+            types = ", ".join(sorted({str(tensor.tensor_type.name) for tensor in others}))
+            told.append(
+                f"{file.name} holds {share:.0%} of its weights as {types}: their rows are no multiple of {_K_BLOCK}"
+            )
+    return told
 
 
 def check_gguf(file: Path, folder: Path) -> None:

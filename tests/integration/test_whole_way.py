@@ -1,6 +1,7 @@
 """The whole way on a CPU, by a user's own commands: train, export, serve, create an agent, rate it, train on it."""
 
 import asyncio
+import importlib.util
 import json
 import os
 import signal
@@ -8,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +20,14 @@ import small_run
 import torch
 from planner_model import PlannerModel
 from planner_server import KEY, KEY_NAME, PlannerServer
-from transformers import AutoModelForCausalLM
+from tiny_model import make_tiny_model
+from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from skyrl_nat.checkpoint.pretrained import BUILTIN_NAME, resolve_model
 from skyrl_nat.deploy.policy_client import Endpoint, PolicyClient
 from skyrl_nat.types import GenerationRequest, SamplingParams
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 SHORT = ("name=trained", "checkpoint.save_final=true", "evaluation.before_and_after=false")
 NUM_TOKENS = 8
 PROMPTS = ([1, 17, 44, 90], [1, 5, 6, 7, 8, 9])
@@ -43,7 +47,7 @@ def command(*arguments: str) -> str:
         env=small_run.environment(),
         capture_output=True,
         text=True,
-        timeout=800,
+        timeout=400,
     )
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-4000:]
     return done.stdout
@@ -59,7 +63,7 @@ async def serving(folder: Path, *arguments: str) -> AsyncIterator[dict[str, Any]
         )
     assert process.stdout is not None
     try:
-        async with asyncio.timeout(1200):
+        async with asyncio.timeout(400):
             line = await process.stdout.readline()
             while line and not line.startswith(b'{"'):
                 line = await process.stdout.readline()
@@ -112,23 +116,57 @@ async def create_and_rate(url: str) -> dict[str, Any]:
     return made
 
 
-def test_from_two_steps_of_training_to_a_row_to_train_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@dataclass(frozen=True, slots=True)
+class Trained:
+    """A run of two steps and what its exported model answers."""
+
+    run: Path
+    answers: list[list[int]]
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Train a tiny model with a tokenizer that llama.cpp knows, and export it as a Hugging Face folder."""
+    folder = tmp_path_factory.mktemp("trained")
+    tokenizer = AutoTokenizer.from_pretrained(resolve_model(BUILTIN_NAME))
+    model = make_tiny_model(folder / "model", hidden_size=64, tokenizer=tokenizer)
+    small_run.run(folder, *SHORT, timeout_s=400)
+    run = folder / "runs" / "trained"
+    answers = exported_answers(Path(command("export", str(run), str(folder / "exported")).splitlines()[-1]))
+    assert answers != exported_answers(model), "two steps have moved the model"
+    return Trained(run, answers)
+
+
+@pytest.mark.skipif(importlib.util.find_spec("llama_cpp") is None, reason="scripts/test.sh gguf compiles llama.cpp")
+def test_the_run_as_a_gguf_file_is_tested_and_serves_the_same_answers(trained: Trained, tmp_path: Path) -> None:
+    out = tmp_path / "gguf"
+    command("export", str(trained.run), str(out), "--format", "gguf", "--quantise", "F32")
+    test = json.loads((out / "equality.json").read_text())
+    assert [(each["engine"], each["faults"]) for each in test["engines"]] == [("hf", []), ("gguf F32", [])]
+
+    async def deploy() -> None:
+        arguments = ("serve", str(out / "trained-F32.gguf"), f"model.path={trained.run.parents[1] / 'model'}")
+        async with serving(tmp_path / "deployment", *arguments, *AS_AGENTS) as ready:
+            assert await served_answers(ready["model_url"]) == trained.answers
+
+    asyncio.run(deploy())
+    assert not _alive(tmp_path / "deployment"), "nothing of the deployment is left"
+
+
+def test_from_two_steps_of_training_to_a_row_to_train_on(
+    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(KEY_NAME, KEY)
-    small_run.run(tmp_path, *SHORT, timeout_s=800)
-    run, deployment, store = tmp_path / "runs" / "trained", tmp_path / "deployment", tmp_path / "traces"
-    exported = Path(command("export", str(run), str(tmp_path / "exported")).splitlines()[-1])
-    # GGUF: export it here as well, and hold its greedy answers against `expected` below.
-    expected = exported_answers(exported)
-    assert expected != exported_answers(tmp_path / "model"), "two steps have moved the model"
+    deployment, store = tmp_path / "deployment", tmp_path / "traces"
 
     async def deploy() -> dict[str, Any]:
         async with PlannerServer(of_prompt=PlannerModel()) as planner:
             asks = planner.config("openai")
             as_planner = [f"planner.{name}={getattr(asks, name)}" for name in ("backend", "base_url", "api_key_env")]
             as_planner += ["planner.requests_per_minute=100000", "planner.tokens_per_minute=1000000000"]
-            arguments = ("agents", str(run), "--port", "0", *AS_AGENTS, *as_planner)
+            arguments = ("agents", str(trained.run), "--port", "0", *AS_AGENTS, *as_planner)
             async with serving(deployment, *arguments) as ready:
-                assert await served_answers(ready["model_url"]) == expected
+                assert await served_answers(ready["model_url"]) == trained.answers
                 return await create_and_rate(ready["url"])
 
     made = asyncio.run(deploy())

@@ -97,7 +97,7 @@ def test_every_type_is_written_and_loads(folder: Path, whole: Path, tmp_path: Pa
     file = tmp_path / f"{form}.gguf"
     llama_tools.quantise(whole, file, form)
     gguf.check_gguf(file, folder)
-    llama = llama_cpp.Llama(str(file), n_ctx=64, n_threads=2, verbose=False)
+    llama = llama_cpp.Llama(str(file), n_ctx=64, n_threads=1, verbose=False)
     llama.eval([1, 2, 3])
     assert llama.n_vocab() == AutoModelForCausalLM.from_pretrained(folder).config.vocab_size
     llama.close()
@@ -152,7 +152,7 @@ def play(file: bytes, prompt: str, count: int) -> tuple[str, int]:
     """Answer as llama.cpp does."""
     played = Path(play.folder) / "played.gguf"
     played.write_bytes(file)
-    llama = llama_cpp.Llama(str(played), n_ctx=256, n_threads=2, verbose=False)
+    llama = llama_cpp.Llama(str(played), n_ctx=512, n_threads=1, verbose=False)
     tokens = llama.tokenize(prompt.encode(), add_bos=True, special=True)
     answer = llama.create_completion(tokens, max_tokens=count, temperature=0.0)
     llama.close()
