@@ -18,7 +18,7 @@ case "${1:-}" in
     shift
     .venv/bin/python -c "import llama_cpp" 2>/dev/null ||
       CMAKE_ARGS="-DLLAVA_BUILD=OFF -DGGML_NATIVE=OFF" .venv/bin/pip install --quiet --no-cache-dir llama-cpp-python==0.3.36
-    set -- tests/unit/engines/test_gguf.py tests/unit/export/test_gguf_files.py tests/integration/test_whole_way.py "$@"
+    set -- tests/unit/engines/test_gguf.py tests/unit/export/test_gguf_files.py tests/integration/test_{ollama,whole_way}.py "$@"
     ;;
   "")
     code=0

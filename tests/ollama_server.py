@@ -3,9 +3,11 @@
 Blobs, create, show, tags, generate (raw), chat and delete; answers are greedy and come from a player.
 """
 
+import asyncio
 import hashlib
 import json
 import re
+import tempfile
 from collections.abc import Callable
 from typing import Any
 
@@ -170,3 +172,30 @@ def _check_options(options: dict[str, Any]) -> None:
     for name, value in options.items():
         if name not in OPTIONS or not isinstance(value, OPTIONS[name]) or isinstance(value, bool):
             raise _bad(f"invalid option provided: {name}={value!r}")
+
+
+def play_with_llama_cpp(file: bytes, prompt: str, count: int) -> tuple[str, int]:
+    """Answer as llama.cpp does."""
+    import llama_cpp
+
+    with tempfile.NamedTemporaryFile(suffix=".gguf") as played:
+        played.write(file)
+        played.flush()
+        llama = llama_cpp.Llama(played.name, n_ctx=512, n_threads=1, verbose=False)
+        tokens = llama.tokenize(prompt.encode(), add_bos=True, special=True)
+        answer = llama.create_completion(tokens, max_tokens=count, temperature=0.0)
+        llama.close()
+    return answer["choices"][0]["text"], len(tokens)
+
+
+async def serve() -> None:
+    """Listen on a free port of this machine, say where, and play until the end."""
+    runner = web.AppRunner(OllamaServer(play_with_llama_cpp).app())
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    print(f"http://127.0.0.1:{runner.addresses[0][1]}", flush=True)
+    await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve())

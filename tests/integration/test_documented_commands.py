@@ -25,7 +25,7 @@ SMALLER = {
 }
 """What is shortened: the small run has three steps, data sets are made for a check alone, and nothing is done twice."""
 NOT_HERE = {
-    r"--format (lora|gguf|ollama)": "needs adapters, llama.cpp or Ollama; test_exports_of_runs.py has them",
+    r"--format (lora|gguf|ollama)": "needs adapters, llama.cpp or Ollama: test_exports_of_runs.py, test_ollama.py",
     r"\b(MODEL|BASELINE|TRAINED|FOLDER|FILE|OUT)\b": "stands for what only its reader has",
     r"runs/(jira|jira_grpo|warm|dag)": "stands for a long training",
 }

@@ -1,16 +1,11 @@
 """GGUF files of llama.cpp's own converter and quantiser keep tokens and template, and play as the trainer."""
 
-import asyncio
 import json
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
-from aiohttp.test_utils import TestServer
 from exported_subjects import SETTINGS, local_topology
-from ollama_server import OllamaServer
 from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from skyrl_nat.checkpoint.pretrained import BUILTIN_NAME, resolve_model
@@ -146,41 +141,3 @@ def test_a_file_that_plays_another_model_is_refused_and_nothing_is_left(
     assert export(folder, tmp_path / "out", *options, monkeypatch=monkeypatch) == EXIT_FAILED
     assert "must answer as the trainer does, but gguf Q8_0: " in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == [".other"]
-
-
-def play(file: bytes, prompt: str, count: int) -> tuple[str, int]:
-    """Answer as llama.cpp does."""
-    played = Path(play.folder) / "played.gguf"
-    played.write_bytes(file)
-    llama = llama_cpp.Llama(str(played), n_ctx=512, n_threads=1, verbose=False)
-    tokens = llama.tokenize(prompt.encode(), add_bos=True, special=True)
-    answer = llama.create_completion(tokens, max_tokens=count, temperature=0.0)
-    llama.close()
-    return answer["choices"][0]["text"], len(tokens)
-
-
-@pytest.fixture
-def server(tmp_path: Path) -> Iterator[tuple[OllamaServer, str]]:
-    """A server of Ollama's API with llama.cpp behind it, on an event loop of its own."""
-    play.folder = tmp_path
-    server, loop = OllamaServer(play), asyncio.new_event_loop()
-    thread = threading.Thread(target=loop.run_forever, daemon=True)
-    thread.start()
-    opened = TestServer(server.app())
-    asyncio.run_coroutine_threadsafe(opened.start_server(), loop).result(30)
-    yield server, str(opened.make_url("/"))
-    asyncio.run_coroutine_threadsafe(opened.close(), loop).result(30)
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join(30)
-
-
-def test_an_ollama_server_plays_the_exported_model_as_the_trainer(folder: Path, tmp_path: Path, monkeypatch, server):
-    """EX-05, with llama.cpp behind Ollama's API."""
-    opened, url = server
-    options = ("--format", "ollama", "--quantise", "Q8_0", "--ollama", url, "--ollama-name", "small")
-    assert export(folder, tmp_path / "out", *options, monkeypatch=monkeypatch) == 0
-    file = tmp_path / "out" / "model-Q8_0.gguf"
-    assert opened.blobs[opened.models["small:latest"]["digest"]] == file.read_bytes()
-    names = {path.name for path in (tmp_path / "out").iterdir()}
-    profiles = {f"Modelfile.{name}" for name in ("laptop", "workstation", "gpu-server")}
-    assert names == {file.name, "profiles.json", "README.md", "equality.json", "export.json"} | profiles
