@@ -1,6 +1,7 @@
 """An engine that differs from the trainer is refused with the place in which it does."""
 
 import asyncio
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,7 @@ from skyrl_nat.export.llama_tools import QUANTISATIONS
 from skyrl_nat.export.reference import Answer, Place
 from skyrl_nat.types import Completion, FinishReason, GenerationRequest
 
+ROOT = Path(__file__).parents[3]
 FLOAT = TOLERANCES["float32"]
 PROMPT = [1, 2, 3]
 
@@ -106,10 +108,10 @@ def test_a_quantised_model_may_differ_in_places_but_not_in_too_many():
     assert wide.worst is None
     places = [place(7, 8) for _ in range(20)]
     few = [(8 if number < 4 else 7, -1.5 if number < 4 else -0.6) for number in range(20)]
-    many = [(8 if number < 8 else 7, -1.5 if number < 8 else -0.6) for number in range(20)]
+    many = [(8 if number < 10 else 7, -1.5 if number < 10 else -0.6) for number in range(20)]
     assert compared(few, wide, Answer(prompt=PROMPT, places=places)).faults == []
     [fault] = compared(many, wide, Answer(prompt=PROMPT, places=places)).faults
-    assert fault.startswith("share of equal greedy tokens 0.600, at least 0.75")
+    assert fault.startswith("share of equal greedy tokens 0.500, at least 0.6")
 
 
 def test_an_engine_that_says_nothing_is_refused():
@@ -123,9 +125,22 @@ def test_where_several_formats_take_part_the_loosest_limit_holds():
     assert (mixed.worst, mixed.mean) == (TOLERANCES["bfloat16"].worst, TOLERANCES["bfloat16"].mean)
 
 
+def test_tolerances_stand_on_what_was_measured_and_none_is_stricter_than_one_of_more_bits():
+    results = json.loads((ROOT / "benchmarks" / "results" / "export_tolerances.json").read_text())["results"]
+    for form in QUANTISATIONS:
+        tolerance, measured = TOLERANCES[form], [each["found"][form] for each in results.values()]
+        mean, agreement = max(each["mean"] for each in measured), min(each["agreement"] for each in measured)
+        assert tolerance.mean > 1.9 * mean, form
+        if tolerance.worst is None:
+            assert tolerance.mean < 2.4 * mean and agreement - 0.2 < tolerance.agreement < agreement - 0.09, form
+    quantised = [each for each in TOLERANCES.values() if each.worst is None]
+    assert quantised == sorted(quantised, key=lambda each: (each.mean, -each.agreement))
+    assert sorted((each.agreement for each in quantised), reverse=True) == [each.agreement for each in quantised]
+
+
 def test_every_quantisation_has_its_tolerance_and_the_docs_say_the_same():
     assert set(QUANTISATIONS) <= set(TOLERANCES)
-    text = (Path(__file__).parents[3] / "docs" / "export.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs" / "export.md").read_text(encoding="utf-8")
     rows = [
         f"| {name} | {each.mean:g} | {each.agreement:.0%} | {'no limit' if each.worst is None else f'{each.worst:g}'} |"
         for name, each in TOLERANCES.items()

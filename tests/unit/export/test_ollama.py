@@ -128,7 +128,7 @@ def test_another_prompt_than_that_of_training_is_refused(model, answers, player,
 
 def test_other_answers_than_the_trainer_s_are_refused(model, answers, player, tmp_path: Path):
     server = OllamaServer(Player(make_tiny_model(tmp_path / "other", seed=5)))
-    with pytest.raises(ExportError, match=r"to 95% of the prompts, but does to \d+%: prompt \d: the trainer says"):
+    with pytest.raises(ExportError, match=r"to 80% of the prompts, but does to \d+%: prompt \d: the trainer says"):
         proved(server, model, answers, player)
     assert server.models == {}
 
