@@ -2,9 +2,8 @@
 
 usage: python benchmarks/cpu_preset.py PRESET --output FILE [--steps 3] [--limit-s 1500] [OVERRIDES ...]
 
-Memory is the proportional set size of all processes together, each second. Where other work shares the cores, a step
-takes longer than it would alone: `cpu_share` is what the threads of the run got of the time in which they could have
-run, from the kernel's own account (/proc/PID/task/TID/schedstat).
+Memory is the proportional set size of all processes together, each second. Nothing else may run meanwhile: where other
+work shares the cores, a step takes longer than it would alone.
 """
 
 import argparse
@@ -17,7 +16,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,14 +27,12 @@ QUIET = ("evaluation.before_and_after=false", "checkpoint.save_final=false", "tr
 
 
 class Watch:
-    """Peak memory of a process and all below it, and how long their threads ran and waited for a core."""
+    """Peak memory of a process and all below it."""
 
     def __init__(self, root: psutil.Process) -> None:
         self._root = root
         self.peak_gib = 0.0
         self.peak_parts: dict[str, float] = {}
-        self.times: dict[str, tuple[int, int]] = {}
-        """Nanoseconds run and waited by thread."""
 
     def look(self) -> None:
         """Take one sample."""
@@ -45,22 +41,8 @@ class Watch:
             with contextlib.suppress(psutil.Error, OSError):
                 title = process.cmdline()[0].rpartition("/")[2][:40] or process.name()
                 parts[f"{process.pid} {title}"] = process.memory_full_info().pss / 2**30
-                self.times |= dict(_threads(process.pid))
         if sum(parts.values()) > self.peak_gib:
             self.peak_gib, self.peak_parts = sum(parts.values()), parts
-
-    @property
-    def cpu_share(self) -> float:
-        """Of the time in which threads could have run."""
-        ran, waited = (sum(times[place] for times in self.times.values()) for place in (0, 1))
-        return ran / (ran + waited)
-
-
-def _threads(pid: int) -> Iterator[tuple[str, tuple[int, int]]]:
-    for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
-        with contextlib.suppress(OSError, ValueError):
-            ran, waited, _ = file.read_text().split()
-            yield file.parent.name, (int(ran), int(waited))
 
 
 def measure(preset: str, folder: Path, num_steps: int, limit_s: float, overrides: list[str]) -> dict[str, Any]:
@@ -93,7 +75,6 @@ def measure(preset: str, folder: Path, num_steps: int, limit_s: float, overrides
         "means": {key: statistics.mean(step[key] for step in counted) for key in KEYS if key in counted[0]},
         "peak_gib": watch.peak_gib,
         "peak_parts_gib": dict(sorted(watch.peak_parts.items(), key=lambda part: -part[1])[:12]),
-        "cpu_share": watch.cpu_share,
     }
 
 

@@ -227,6 +227,7 @@ def cpu_cases() -> Iterator[Case]:
         means = found["means"]
         guessed = guess_workload(config)
         sampled = means["rollout/completion_tokens/mean"]
+        turns = means["rollout/turns/mean"]
         rollouts = config.trainer.tasks_per_step * config.trainer.rollouts_per_task
         replies = max(0.0, means["pack/num_tokens"] / rollouts - guessed.prompt_tokens - sampled)
         yield Case(
@@ -238,14 +239,15 @@ def cpu_cases() -> Iterator[Case]:
             lengths={
                 "prompt_tokens": guessed.prompt_tokens,
                 "sampled_tokens": sampled,
-                "longest_tokens": max(sampled, guessed.longest_tokens),
+                "longest_tokens": max(sampled, min(guessed.longest_tokens, turns * config.rollout.max_new_tokens)),
                 "observation_tokens": replies,
-                "turns": means["rollout/turns/mean"],
+                "turns": turns,
                 "verdict_s": guessed.verdict_s,
             },
-            measured={"step": found["parts_s"]["step"] * found["cpu_share"], "memory": found["peak_gib"]},
-            parts={name: seconds * found["cpu_share"] for name, seconds in parts_of(found["parts_s"]).items()},
-            note=f"seconds x {found['cpu_share']:.2f}, its threads' share of the cores; memory of all processes",
+            measured={"step": found["parts_s"]["step"], "memory": found["peak_gib"]},
+            parts=parts_of(found["parts_s"]),
+            sets=("memory",) if found["preset"] == "smoke_cpu" else (),
+            note="memory of all processes",
         )
 
 

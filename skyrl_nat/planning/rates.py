@@ -98,10 +98,11 @@ class PushRates:
 class CpuRates:
     """How a CPU spends its time; peaks are cores x clock x the vectors' width (`hardware.py`)."""
 
-    matmul_share: float = 0.27
-    """Of the peak. cpu_step.json: 11.4 s for 1,212 computed tokens of SmolLM2 on two cores."""
-    decode_s: float = 60e-3
-    """Of a decoding step of the embedded engine, whatever is in it. cpu_step.json: 11.2 s for 64 steps of 16."""
+    matmul_share: float = 0.56
+    """Of the peak. cpu_step.json: 5.3 s for 1,212 computed tokens of SmolLM2 on two cores. Clouds give cores of one
+    description and different speed: 11.4 s were measured on another day."""
+    decode_s: float = 57e-3
+    """Of a decoding step of the embedded engine, whatever is in it. cpu_step.json: 7.1 s for 64 steps of 16."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
