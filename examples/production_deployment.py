@@ -30,6 +30,7 @@ async def main(what: str, request: str, overrides: list[str]) -> None:
     ):
         for user in ("ada", "bob"):
             agent_id = secrets.token_hex(16)
+            print(f"creating an agent for {user}; {FOLDER / LOG} says meanwhile how far it is", flush=True)
             with serving(agent_id):
                 wanted = AgentRequest(text=request, user_id=user, difficulty=2)
                 record = await pipeline.create(wanted, agent_id, Progress())

@@ -38,7 +38,8 @@ def test_the_example_creates_an_agent_for_each_user_and_keeps_what_one_says(tmp_
     model = make_tiny_model(tmp_path / "model", hidden_size=64)
     settings = ("environment=nat_agent", "rollout.max_total_tokens=8192", "trainer.micro_batch_tokens=8192")
     printed = asyncio.run(run_example(tmp_path, str(model), "Join words backwards.", *settings))
-    for_ada, for_bob, _, kept = printed.splitlines()
+    begins_ada, for_ada, begins_bob, for_bob, _, kept = printed.splitlines()
+    assert begins_ada.startswith("creating an agent for ada;") and begins_bob.startswith("creating an agent for bob;")
     # Half of the users get the trained policy, by a hash of their names; the tiny one writes no agent.
     assert for_ada.endswith("/agent: fallback_invalid, 1.00 of 1")
     assert for_bob.endswith("/agent: baseline_not_drawn, 1.00 of 1")
