@@ -30,7 +30,7 @@ data=$(cd "$data" && pwd)
 export EPISODES="$data/train_episodes.jsonl"
 held_out="\"$data/validation.parquet\""
 [ ! -f "$data/other_families.parquet" ] || held_out+=",\"$data/other_families.parquet\""
-export SFT="trainer.epochs=10 optimizer.lr=3e-4 rollout.max_total_tokens=6144 trainer.staleness=0
+export SFT="trainer.epochs=6 rollout.max_total_tokens=6144 trainer.staleness=0
   trainer.updates_per_batch=1 ${SFT:-}"
 arguments=("$@")
 play() {
