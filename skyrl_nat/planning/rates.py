@@ -83,7 +83,7 @@ class PushRates:
 
     colocated_s: float = 0.38
     """Waking and pausing included: between P4, where nothing but pushes happens (0.31 s), and the pushes within steps
-    of P1 and P2 (0.42 to 0.52 s)."""
+    of P1 and P2 (0.49 and 0.46 s)."""
     beside_s: float = 0.30
     """With engines that keep their memory: P4 colocated less its sleep and wake."""
     apart_s: float = 0.24
@@ -99,8 +99,8 @@ class CpuRates:
     """How a CPU spends its time; peaks are cores x clock x the vectors' width (`hardware.py`)."""
 
     matmul_share: float = 0.56
-    """Of the peak. cpu_step.json: 5.3 s for 1,212 computed tokens of SmolLM2 on two cores. Clouds give cores of one
-    description and different speed: 11.4 s were measured on another day."""
+    """Of the peak. cpu_step.json: 5.3 s for 1,212 computed tokens of SmolLM2 on two cores. Cores of one
+    description differ: another day's were half as fast."""
     decode_s: float = 57e-3
     """Of a decoding step of the embedded engine, whatever is in it. cpu_step.json: 7.1 s for 64 steps of 16."""
 
