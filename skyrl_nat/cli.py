@@ -119,6 +119,12 @@ def _add_prepare(commands: Any) -> None:
         choices=("families", "variants", "both"),
         help="what no training task has: whole families of the library (default), variants of every template, or both",
     )
+    prepare.add_argument(
+        "--tasks-per-function",
+        type=int,
+        default=1,
+        help="how often the training set may ask for the same functions, in other words and with other examples",
+    )
     prepare.add_argument("--workers", type=int, default=0, help="tasks made at once; default: one per core")
     prepare.add_argument("--form", default="one_shot", choices=("one_shot", "multi_turn"), help="of the episodes")
     prepare.add_argument(
@@ -242,6 +248,7 @@ def _prepare(options: argparse.Namespace) -> None:
         form=Form(options.form),
         mix=parse_mix(options.mix),
         hold_out=HoldOut(options.hold_out),
+        tasks_per_function=options.tasks_per_function,
         has_planner=options.planner,
         requests=options.requests,
     )

@@ -1,8 +1,11 @@
 """What rollouts see of remote engines, environments and reward workers: plain async faces."""
 
 import asyncio
+import hashlib
 import itertools
+import json
 import time
+from collections import OrderedDict
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +17,8 @@ from skyrl_nat.types import Completion, GenerationRequest, Message, Outcome, Rol
 LONGEST_REST_S = 60.0
 LONGEST_WAIT_S = 5.0
 """For a worker to have rested, where all others rest too."""
+MAX_VERDICTS = 4096
+"""Verdicts remembered: those of some batches."""
 _NOT_JUDGED = ("token_ids", "loss_mask", "rollout_logprobs", "token_versions", "turns", "prompt", "segment_starts")
 
 
@@ -68,19 +73,56 @@ class RemoteEnvironments:
 
 
 class RemoteRewards:
-    """All reward workers; a rollout goes to the one that has least to do."""
+    """All reward workers; a rollout goes to the one that has least to do.
+
+    All rollouts of a group are judged with the same seed, so that the same answer gets the same verdict: it is judged
+    once.
+    """
 
     def __init__(self, group: ActorGroup) -> None:
         self._turns = _Turns(group)
+        self._verdicts: OrderedDict[str, asyncio.Task[Rollout]] = OrderedDict()
+        """Answer of a group -> its verdict, which may be under way."""
 
     async def score(self, task: Task, rollout: Rollout) -> Rollout:
         """Score a rollout; one whose worker died or did not answer is a validator failure, never a 0."""
+        if not rollout.outcome.is_trainable:
+            return rollout
+        key = _answer_key(task, rollout)
+        known = self._verdicts.get(key)
+        judged = await asyncio.shield(known or self._begin(key, task, rollout))
+        if known is not None and judged.reward is None:
+            # The other one's worker failed, which says nothing of the answer.
+            judged = await self._judge(task, rollout)
+        return replace(rollout, outcome=judged.outcome, reason=judged.reason, reward=judged.reward)
+
+    def _begin(self, key: str, task: Task, rollout: Rollout) -> asyncio.Task[Rollout]:
+        """Return a verdict under way, in a task of its own: whoever asked first may give up while others wait."""
+        running = asyncio.ensure_future(self._judge(task, rollout))
+        self._verdicts[key] = running
+        while len(self._verdicts) > MAX_VERDICTS:
+            self._verdicts.popitem(last=False)
+
+        def forget_failure(done: asyncio.Task[Rollout]) -> None:
+            if done.cancelled() or done.exception() is not None or done.result().reward is None:
+                self._verdicts.pop(key, None)
+
+        running.add_done_callback(forget_failure)
+        return running
+
+    async def _judge(self, task: Task, rollout: Rollout) -> Rollout:
         try:
             rank = await self._turns.next()
-            judged = await self._turns.call(rank, "score", task, _to_judge(rollout))
+            return await self._turns.call(rank, "score", task, _to_judge(rollout))
         except (WorkerError, DeadlineError) as error:
             return replace(rollout, outcome=Outcome.VALIDATOR_FAILURE, reason=str(error))
-        return replace(rollout, outcome=judged.outcome, reason=judged.reason, reward=judged.reward)
+
+
+def _answer_key(task: Task, rollout: Rollout) -> str:
+    """Return what rollouts share that get the same verdict: group and task, how they ended, and what they made."""
+    group = rollout.rollout_id.rpartition("-")[0] or rollout.rollout_id
+    judged = [group, task.task_id, rollout.outcome.value, rollout.reason, rollout.artifact]
+    return hashlib.sha256(json.dumps(judged, sort_keys=True, default=repr).encode()).hexdigest()
 
 
 def _to_judge(rollout: Rollout) -> Rollout:

@@ -48,6 +48,8 @@ class PrepareOptions:
     """Difficulty -> share."""
     hold_out: HoldOut = HoldOut.families
     """What of the library no training task has; a planner's requests are always in one split."""
+    tasks_per_function: int = 1
+    """How often the training set may ask for the same functions, in other words and with other examples."""
     num_workers: int = 0
     """Tasks made at once; 0 takes one per core."""
     form: Form = Form.one_shot
@@ -68,6 +70,13 @@ class PrepareOptions:
         if not self.mix or any(level not in range(1, 6) or not share >= 0 for level, share in self.mix.items()):
             raise ConfigError(
                 f"mix must give difficulties 1 to 5 a share >= 0, got {dict(self.mix)}. Write 1:0.5,2:0.5"
+            )
+        if self.tasks_per_function < 1:
+            raise ConfigError(f"tasks_per_function must be >= 1, got {self.tasks_per_function}. Leave it out for 1")
+        if self.has_planner and self.tasks_per_function > 1:
+            raise ConfigError(
+                f"tasks_per_function must be 1 with a planner, got {self.tasks_per_function}. Leave it out: a planner "
+                "writes every task anew"
             )
         if self.has_planner and self.hold_out is not HoldOut.families:
             raise ConfigError(
@@ -149,7 +158,8 @@ def _from_library(options: PrepareOptions, maker: Maker) -> _Source:
     families = split_library(load_families(), options.hold_out, options.seed)
     # Variants that are held out are a sample of all: those of the training set give way.
     stays = ["train"] if options.hold_out is HoldOut.families else [split for split in families if split != "train"]
-    made = synthesize(maker, families, options.counts, seed=options.seed, mix=options.mix, stays=stays)
+    repeats = {"train": options.tasks_per_function}
+    made = synthesize(maker, families, options.counts, seed=options.seed, mix=options.mix, stays=stays, repeats=repeats)
     reasons = sorted(item.reason for item in made.rejected)
     manifest = {
         "families": {split: sorted(family.name for family in found) for split, found in families.items()},
@@ -175,6 +185,7 @@ def _settings(options: PrepareOptions) -> dict[str, Any]:
         "source": "planner" if options.has_planner else "library",
         "requests": str(options.requests or ""),
         **({} if options.hold_out is HoldOut.families else {"hold_out": options.hold_out.value}),
+        **({} if options.tasks_per_function == 1 else {"tasks_per_function": options.tasks_per_function}),
     }
 
 

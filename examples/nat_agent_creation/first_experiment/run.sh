@@ -5,7 +5,7 @@
 #
 #   --minutes  wall time of each seed, all starts together: GRPO is told to end after the last evaluation that fits
 #   SEEDS      seeds, one whole way each ("0 1"); side by side where there is a GPU for each
-#   DATA       folder of `skyrl-nat prepare`; default: FOLDER/data, made with TASKS tasks (1200), a tenth held out, and as
+#   DATA       folder of `skyrl-nat prepare`; default: FOLDER/data, made with TASKS tasks (2400), a tenth held out, and as
 #              many of other families
 #   MODEL      that both begin with (smollm2-135m-instruct)
 #   SFT, GRPO  overrides of one stage, for instance GRPO="optimizer.lr=1e-5"
@@ -22,15 +22,16 @@ out=$(cd "$1" && pwd)
 shift
 data=${DATA:-$out/data}
 if [ ! -f "$data/report.json" ]; then
-  # Families of seed 3 have enough functions of level 1.
-  "$python" -m skyrl_nat.cli prepare "$data" --num-samples "${TASKS:-1200}" --seed 3 \
-    --mix 1:70,2:15,3:8,4:4,5:3 --hold-out both
+  # Families of seed 3 have enough functions of level 1 that are held out; those to train on are asked for again in
+  # other words.
+  "$python" -m skyrl_nat.cli prepare "$data" --num-samples "${TASKS:-2400}" --seed 3 \
+    --mix 1:72,2:16,3:7,4:3,5:2 --hold-out both --tasks-per-function 3
 fi
 data=$(cd "$data" && pwd)
 export EPISODES="$data/train_episodes.jsonl"
 held_out="\"$data/validation.parquet\""
 [ ! -f "$data/other_families.parquet" ] || held_out+=",\"$data/other_families.parquet\""
-export SFT="trainer.epochs=6 rollout.max_total_tokens=6144 trainer.staleness=0
+export SFT="trainer.epochs=4 rollout.max_total_tokens=6144 trainer.staleness=0
   trainer.updates_per_batch=1 ${SFT:-}"
 arguments=("$@")
 play() {

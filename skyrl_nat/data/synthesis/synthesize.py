@@ -1,6 +1,7 @@
 """Many different tasks from the library, exactly as many as asked for and the same ones for the same seed."""
 
 import random
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -50,6 +51,7 @@ def synthesize(
     seed: int,
     mix: Mapping[int, float],
     stays: Collection[str] = ("train",),
+    repeats: Mapping[str, int] | None = None,
 ) -> Synthesis:
     """Return as many tasks for each split as asked for.
 
@@ -60,6 +62,8 @@ def synthesize(
         seed: Of all that is drawn.
         mix: Difficulty -> share.
         stays: Splits that keep their task where it and one of another split are nearly the same.
+        repeats: Split -> how often it may ask for the same functions, each time with its own draw of words and inputs;
+            once where it is not named.
 
     Raises:
         DataError: The library has too few different tasks.
@@ -69,14 +73,15 @@ def synthesize(
         for split, count in counts.items()
         for number, difficulty in enumerate(_difficulties(count, mix, f"{seed}/{split}"))
     ]
-    taken: set[str] = set()
+    taken: Counter[str] = Counter()
+    most = repeats or {}
     rejected: list[Made] = []
     for _ in range(MAX_ROUNDS):
         open_places = [place for place in places if place.task is None]
         if not open_places:
             break
         for place in open_places:
-            _fill(place, families[place.split], seed, taken)
+            _fill(place, families[place.split], seed, taken, most.get(place.split, 1))
         work = [(_key(place), partial(_build, place)) for place in open_places]
         for place, made in zip(open_places, maker.make_all(work), strict=True):
             place.task = made.task
@@ -111,13 +116,13 @@ def _drop_near_duplicates(places: Sequence[_Place], stays: Collection[str]) -> l
     return dropped
 
 
-def _fill(place: _Place, families: Sequence[Family], seed: int, taken: set[str]) -> None:
-    """Draw a recipe that no place has or has had."""
+def _fill(place: _Place, families: Sequence[Family], seed: int, taken: Counter[str], most: int) -> None:
+    """Draw a recipe that fewer than `most` places have or have had."""
     for _ in range(MAX_DRAWS):
         place.num_draws += 1
         recipe = draw_recipe(families, place.difficulty, f"{seed}/{place.split}/{place.number}/{place.num_draws}")
-        if recipe is not None and recipe.key not in taken:
-            taken.add(recipe.key)
+        if recipe is not None and taken[recipe.key] < most:
+            taken[recipe.key] += 1
             place.recipe = recipe
             return
     raise DataError(

@@ -79,6 +79,91 @@ def test_only_what_a_verdict_needs_is_sent() -> None:
     assert not (sent.token_ids or sent.loss_mask or sent.rollout_logprobs or sent.token_versions or sent.turns)
 
 
+def same(*ids: str, **changes: Any) -> list[Rollout]:
+    """Rollouts with the same answer."""
+    played = [make_rollout(name, 0.0, artifact={"files": {"a.py": "x = 1"}}) for name in ids]
+    return [replace(one, reward=None, **changes) for one in played]
+
+
+def judge_anyhow(task: Task, one: Rollout) -> Rollout:
+    return replace(one, reward=RewardResult(total=0.5, parts={}, is_success=False))
+
+
+def test_the_same_answer_of_a_group_is_judged_once() -> None:
+    async def scenario() -> tuple[FakeGroup, list[Rollout]]:
+        group = FakeGroup(2, score=judge_anyhow)
+        return group, await score(group, same("train-1-7-0", "train-1-7-1", "train-1-7-10"))
+
+    group, found = asyncio.run(scenario())
+    assert [sent.rollout_id for _, _, (_, sent) in group.calls] == ["train-1-7-0"]
+    assert [one.reward.total for one in found if one.reward] == [0.5] * 3
+    assert [one.rollout_id for one in found] == ["train-1-7-0", "train-1-7-1", "train-1-7-10"]
+
+
+def test_what_differs_in_anything_that_counts_is_judged_on_its_own() -> None:
+    async def scenario() -> tuple[FakeGroup, list[Rollout]]:
+        group = FakeGroup(2, score=judge_anyhow)
+        (one,) = same("train-1-7-0")
+        others = [
+            *same("train-1-8-0"),
+            *same("eval-1-7-0"),
+            *same("train-1-7-1", outcome=Outcome.TRUNCATED),
+            *same("train-1-7-2", reason="other"),
+            *same("train-1-7-3", artifact={"files": {"a.py": "x = 2"}}),
+        ]
+        return group, await score(group, [one, *others])
+
+    group, found = asyncio.run(scenario())
+    assert len(group.calls) == 6
+    assert found[3].outcome is Outcome.TRUNCATED
+
+
+def test_a_failure_of_a_worker_is_not_shared() -> None:
+    def fail_once(task: Task, one: Rollout) -> Rollout:
+        if one.rollout_id == "train-1-7-0":
+            raise LostWorkerError("reward/0 died")
+        return judge_anyhow(task, one)
+
+    async def scenario() -> list[Rollout]:
+        return await score(FakeGroup(2, score=fail_once), same("train-1-7-0", "train-1-7-1"))
+
+    lost, judged = asyncio.run(scenario())
+    assert (lost.outcome, lost.reward) == (Outcome.VALIDATOR_FAILURE, None)
+    assert judged.reward is not None
+    assert judged.outcome is Outcome.FINISHED
+
+
+def test_who_asked_first_may_give_up_while_others_wait() -> None:
+    async def scenario() -> tuple[FakeGroup, Rollout]:
+        group = FakeGroup(1, score=judge_anyhow)
+        rewards = RemoteRewards(group)  # type: ignore[arg-type]
+        first, second = (asyncio.ensure_future(rewards.score(TASK, one)) for one in same("train-1-7-0", "train-1-7-1"))
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        first.cancel()
+        await asyncio.sleep(0)
+        group.is_open.set()
+        return group, await second
+
+    group, judged = asyncio.run(scenario())
+    assert len(group.calls) == 1
+    assert judged.reward is not None
+
+
+def test_only_the_last_verdicts_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(clients, "MAX_VERDICTS", 1)
+
+    async def scenario() -> FakeGroup:
+        group = FakeGroup(1, score=judge_anyhow)
+        group.is_open.set()
+        rewards = RemoteRewards(group)  # type: ignore[arg-type]
+        for name in ("train-1-7-0", "train-1-7-1", "train-1-8-0", "train-1-7-2"):
+            await rewards.score(TASK, *same(name))
+        return group
+
+    assert len(asyncio.run(scenario()).calls) == 3
+
+
 def test_the_worker_with_the_fewest_calls_is_asked() -> None:
     """Four slow verdicts on two workers, of which worker 1 ends both of its; the next two are not in turn but there."""
 
@@ -96,13 +181,13 @@ def test_the_worker_with_the_fewest_calls_is_asked() -> None:
         async with asyncio.TaskGroup() as tasks:
             for one in rollouts(0, 1, 2, 3):
                 tasks.create_task(rewards.score(TASK, one))
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
             for number in (1, 3):
                 gates[number].set()
             await asyncio.sleep(0.01)
             for one in rollouts(4, 5):
                 tasks.create_task(rewards.score(TASK, one))
-            await asyncio.sleep(0)
+            await asyncio.sleep(0.01)
             for gate in gates:
                 gate.set()
         return group
@@ -154,8 +239,8 @@ def test_a_lone_worker_that_dies_again_and_again_is_asked_after_longer_and_longe
         group = FakeGroup(1, score=answer)
         group.is_open.set()
         rewards = RemoteRewards(group)  # type: ignore[arg-type]
-        for _ in range(8):
-            await rewards.score(TASK, *rollouts(1))
+        for number in range(8):
+            await rewards.score(TASK, *rollouts(number))
 
     monkeypatch.setattr(clients.asyncio, "sleep", sleep)
     monkeypatch.setattr(clients.time, "monotonic", lambda: now)
@@ -174,8 +259,8 @@ def test_while_one_worker_rests_another_is_asked_at_once(monkeypatch: pytest.Mon
     async def scenario() -> None:
         group.is_open.set()
         rewards = RemoteRewards(group)  # type: ignore[arg-type]
-        for _ in range(4):
-            await rewards.score(TASK, *rollouts(1))
+        for number in range(4):
+            await rewards.score(TASK, *rollouts(number))
 
     group = FakeGroup(2, score=answer)
     monkeypatch.setattr(clients.asyncio, "sleep", lambda seconds: pytest.fail("nobody waits"))

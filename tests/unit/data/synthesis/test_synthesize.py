@@ -13,6 +13,7 @@ from mini_nat import MiniNat, OracleSandbox, open_oracle
 from skyrl_nat.config.environment import EnvironmentConfig
 from skyrl_nat.data.making.inputs import NUM_EXAMPLES, NUM_INPUTS
 from skyrl_nat.data.making.maker import Made, MadeStore, Maker
+from skyrl_nat.data.near_duplicates import fingerprint
 from skyrl_nat.data.synthesis.complete import complete
 from skyrl_nat.data.synthesis.compose import draw_recipe
 from skyrl_nat.data.synthesis.family import Family, ToolTemplate, ToolVariant
@@ -140,6 +141,17 @@ def test_tasks_of_the_same_code_do_not_stay_on_both_sides_of_the_split(tmp_path:
     made = make(tmp_path, families=families, counts={"train": 3, "validation": 2}, mix={1: 1.0})
     numbers = {split: {task.payload["name"][-1] for task in tasks} for split, tasks in made.tasks.items()}
     assert numbers == {"train": {"2", "3", "4"}, "validation": {"5", "6"}}
+
+
+def test_functions_come_again_in_training_alone_and_not_in_the_same_words(tmp_path: Path) -> None:
+    families = {"train": [twin("a", range(2, 5))], "validation": [twin("b", range(5, 8))]}
+    options = {"families": families, "counts": {"train": 6, "validation": 3}, "mix": {1: 1.0}}
+    made = make(tmp_path / "1", **options, repeats={"train": 2})
+    numbers = {split: sorted(task.payload["name"][-1] for task in tasks) for split, tasks in made.tasks.items()}
+    assert numbers == {"train": ["2", "2", "3", "3", "4", "4"], "validation": ["5", "6", "7"]}
+    assert len({fingerprint(task) for task in made.tasks["train"]}) == 6
+    with pytest.raises(DataError, match="families of train must give another task"):
+        make(tmp_path / "2", **options)
 
 
 def test_where_what_is_held_out_stays_the_training_task_gives_way(tmp_path: Path) -> None:
