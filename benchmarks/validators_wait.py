@@ -126,7 +126,9 @@ def play_solutions() -> None:
         return await step(this, rollout_id, next(actions[rollout_id], action))
 
     async def score_solution(this: RemoteRewards, task: Task, rollout: Rollout) -> Rollout:
-        return await score(this, task, replace(rollout, artifact={"files": task.hidden["solution"]}))
+        # Equal answers of a group would be judged once.
+        artifact = {"files": task.hidden["solution"], "played_by": rollout.rollout_id}
+        return await score(this, task, replace(rollout, artifact=artifact))
 
     RemoteEnvironments.create, RemoteEnvironments.step = create_with_actions, step_with_action
     RemoteRewards.score = score_solution

@@ -22,7 +22,8 @@ class Validator(Protocol):
             task: With its hidden part.
             artifact: What the environment handed over, for instance `{"files": {path: text}}`; of a rollout that
                 was played with `SAMPLED_TOKENS`.
-            seed: Of fresh inputs; the same for all rollouts that are compared with each other.
+            seed: Of fresh inputs; the same for all rollouts that are compared with each other. Of those, equal
+                artifacts are judged once.
             is_final: Whether checks that are too slow for every rollout are made as well.
         """
         ...
