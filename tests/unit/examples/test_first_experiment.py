@@ -170,7 +170,7 @@ def test_each_seed_is_a_whole_way_with_a_card_of_its_own_where_there_is_one(tmp_
     process = start(tmp_path, num_gpus, "--minutes", "25", "trainer.steps=3", TASKS="40")
     assert process.wait(60) == 0, process.stderr.read()
     calls, data = tmp_path / "calls", tmp_path / "out" / "data"
-    assert (calls / "prepare").read_text().startswith(f"prepare {data} --num-samples 40 --seed 3 --mix 1:70,")
+    assert (calls / "prepare").read_text().startswith(f"prepare {data} --num-samples 40 --seed 3 --mix 1:72,")
     for seed, card in enumerate(cards):
         told = (calls / f"stages-seed_{seed}").read_text().splitlines()
         assert told[:4] == [
