@@ -19,7 +19,6 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from results import SECONDS, seconds_of, write_results
@@ -52,28 +51,9 @@ SFT = (
     "checkpoint.keep_last=1",
 )
 GRPO = ("algorithm=grpo", "checkpoint.keep_last=1", "checkpoint.keep_best=0")
-ENDING_S = 30.0
-"""For a run that is told to end to save and to leave, and for the results."""
-LOOK_S = 0.5
-INTERRUPTED = 130
-"""Exit code of a run that was told to end."""
+ENDING_S = 75.0
+"""For the last step, held-out tasks, saving and the results."""
 TOLD = 143
-
-
-@dataclass
-class Deadline:
-    """Says when a run must be told to end, so that its last evaluation is one of its last steps."""
-
-    end: float
-    """Of the run, on the monotonic clock."""
-    seen: list[float] = field(default_factory=list)
-    """When each evaluation was there."""
-
-    def is_reached(self, now: float, num_evaluations: int) -> bool:
-        """Return whether the next evaluation would come too late; it takes as long as the last one did."""
-        self.seen += [now] * (num_evaluations - len(self.seen))
-        gap = self.seen[-1] - self.seen[-2] if len(self.seen) > 1 else 0.0
-        return now >= self.end or (gap > 0 and self.seen[-1] + gap > self.end)
 
 
 class Stages:
@@ -108,8 +88,8 @@ class Stages:
             return
         with self.stage("grpo") as is_missing:
             if is_missing:
-                overrides = [*GRPO, *self.easier_tasks(), *os.environ.get("GRPO", "").split()]
-                self.train("grpo", model, *overrides, is_limited=True)
+                overrides = [*GRPO, *self.easier_tasks(), *self.time_left(), *os.environ.get("GRPO", "").split()]
+                self.train("grpo", model, *overrides)
         write_results(self.out)
 
     def episodes(self) -> Path | None:
@@ -148,9 +128,13 @@ class Stages:
                 # GRPO begins in the other engine right after, and says how far they are apart.
                 run_program("export", str(self.out / "sft"), str(folder), "--engines", "hf")
 
-    def train(self, name: str, model: str, *overrides: str, is_limited: bool = False) -> None:
-        """Train a run of the folder, to its end or to the last evaluation that fits."""
-        end = self.began + 60 * self.minutes - ENDING_S
+    def time_left(self) -> list[str]:
+        """Return the override that ends a run in time, where there is a limit."""
+        left = self.began + 60 * self.minutes - ENDING_S - time.monotonic()
+        return [f"trainer.max_minutes={max(left, 1) / 60:.2f}"] if self.minutes else []
+
+    def train(self, name: str, model: str, *overrides: str) -> None:
+        """Train a run of the folder."""
         run_program(
             "train",
             *self.overrides,
@@ -159,8 +143,6 @@ class Stages:
             f"root_dir={self.out}",
             "resume=latest",
             *overrides,
-            deadline=Deadline(end) if is_limited and self.minutes else None,
-            evaluations=self.out / name / "evaluations.jsonl",
         )
 
     @contextmanager
@@ -180,8 +162,8 @@ class Stages:
                 file.write(f"{name}\t{time.monotonic() - begun:.1f}\n")
 
 
-def run_program(*arguments: str, deadline: Deadline | None = None, evaluations: Path | None = None) -> None:
-    """Run a command of the product; one that is told to end by its deadline has not failed.
+def run_program(*arguments: str) -> None:
+    """Run a command of the product.
 
     Raises:
         subprocess.CalledProcessError: It failed.
@@ -190,20 +172,14 @@ def run_program(*arguments: str, deadline: Deadline | None = None, evaluations: 
     # In a session of its own: `timeout` and terminals tell all processes of a group to end, Ray's among them, and what
     # is trained could not be saved any more.
     process = subprocess.Popen(command, start_new_session=True)
-    is_told = False
     try:
-        while process.poll() is None:
-            time.sleep(LOOK_S)
-            num = evaluations.read_bytes().count(b"\n") if evaluations and evaluations.exists() else 0
-            if deadline and not is_told and deadline.is_reached(time.monotonic(), num):
-                is_told = True
-                process.send_signal(signal.SIGTERM)
+        code = process.wait()
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
             process.wait()
-    if process.returncode and not (is_told and process.returncode == INTERRUPTED):
-        raise subprocess.CalledProcessError(process.returncode, command)
+    if code:
+        raise subprocess.CalledProcessError(code, command)
 
 
 def has_gpu() -> bool:

@@ -34,6 +34,10 @@ class TrainerConfig:
     """Batches to train; 0 derives them from `epochs`."""
     epochs: int = 1
     """Passes over the training tasks; only read where `steps` is 0."""
+    max_minutes: float = 0.0
+    """Wall time of this start, from the beginning of its process: the step that begins when it is over is the last one,
+    with the evaluation and the checkpoint of a last step. With `resume=latest` the same command goes on. 0 sets no
+    limit."""
     tasks_per_step: int = 16
     """P: tasks (groups) of one batch."""
     rollouts_per_task: int = 8
@@ -62,7 +66,7 @@ class TrainerConfig:
             "min_valid_rollouts",
             "max_dropped_groups",
         )
-        require_not_negative(self, "trainer", "steps", "epochs", "staleness")
+        require_not_negative(self, "trainer", "steps", "epochs", "max_minutes", "staleness")
         require(
             self.steps > 0 or self.epochs > 0,
             "trainer.steps",

@@ -4,12 +4,14 @@ import asyncio
 import contextlib
 import json
 import math
+import time
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 from numpy.typing import NDArray
 
 from skyrl_nat.batching.advantages import has_signal
@@ -183,7 +185,9 @@ class Run:
             self.console.warn(f"{file} could not be written and says who was where before: {error}")
 
     async def begin_step(self) -> None:
-        """Start the account of a step."""
+        """Start the account of a step, which is the last one where the time is over."""
+        if 0 < self.config.trainer.max_minutes <= minutes_of_process():
+            self.total_steps = min(self.total_steps, self.step + 1)
         await self.account.begin()
 
     async def end_step(self, groups: Sequence[RolloutGroup], metrics: Mapping[str, float]) -> None:
@@ -337,3 +341,8 @@ def open_checkpoints(config: RunConfig, **options: Any) -> CheckpointManager:
     return CheckpointManager(
         config.run_dir / "checkpoints", keep_last=kept.keep_last, keep_best=kept.keep_best, **options
     )
+
+
+def minutes_of_process() -> float:
+    """Return for how long this process has run."""
+    return (time.time() - psutil.Process().create_time()) / 60

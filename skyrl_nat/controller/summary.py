@@ -28,6 +28,12 @@ def show_summary(run: Run, seconds: float) -> None:
             f"ended early, after step {run.step} of {run.total_steps}: the last {run.config.evaluation.patience} "
             "evaluations brought no higher reward (evaluation.patience)"
         )
+    planned = run.config.total_steps(len(run.data.train_tasks))
+    if run.step == run.total_steps < planned:
+        run.console.console.print(
+            f"ended early, after step {run.step} of {planned}: the time of trainer.max_minutes is over; resume=latest "
+            "goes on"
+        )
     run.console.console.print(f"{run.step} steps in {seconds:.0f} s; everything is in {run.folder}")
     saved = {step_of(path): path for path in run.checkpoints.all()}
     if saved:

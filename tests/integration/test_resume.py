@@ -293,3 +293,15 @@ def test_a_replay_that_differs_ends_with_3(undisturbed: Path):
     assert done.returncode == 3, done.stderr
     assert "loss/lr" in done.stderr
     assert "Every figure must be the recorded one, 1 of" in done.stderr
+
+
+def test_a_run_whose_time_is_over_ends_as_after_its_last_step_and_goes_on(folder: Path) -> None:
+    timed = ("name=timed", "trainer.steps=4", "trainer.staleness=1", "resume=latest")
+    printed = small_run.run(folder, *timed, "trainer.max_minutes=0.01")
+    assert re.search(
+        r"ended early, after step 1 of 4: the time of trainer\.max_minutes is over", " ".join(printed.split())
+    )
+    assert [step for step, _ in evaluations(folder / "runs" / "timed")] == [0, 1]
+    small_run.run(folder, *timed)
+    assert [entry["step"] for entry in small_run.metrics(folder, "timed")] == [1, 2, 3, 4]
+    assert [step for step, _ in evaluations(folder / "runs" / "timed")] == [0, 1, 4]

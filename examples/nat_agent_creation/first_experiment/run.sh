@@ -3,7 +3,7 @@
 #
 #   usage: bash examples/nat_agent_creation/first_experiment/run.sh FOLDER [--minutes M] [hydra overrides of all stages]
 #
-#   --minutes  wall time of each seed, all starts together: GRPO is told to end after the last evaluation that fits
+#   --minutes  wall time of each seed, all starts together: GRPO ends in time for its last evaluation
 #   SEEDS      seeds, one whole way each ("0 1"); side by side where there is a GPU for each
 #   DATA       folder of `skyrl-nat prepare`; default: FOLDER/data, made with TASKS tasks (2400), a tenth held out, and as
 #              many of other families
