@@ -32,6 +32,7 @@ def run_folder(
     for step, values in trained.items():
         write_groups(run / "rollouts" / f"train_{step:06d}.jsonl", [group(i, [r, r]) for i, r in enumerate(values)])
         mean = sum(values) / len(values)
-        lines.append({"step": step, "rollout/reward/mean": mean, "loss/policy": 0.0, "time/step_s": 2.0})
+        means = {"rollout/reward/mean": mean, "rollout/success/mean": mean}
+        lines.append({"step": step, **means, "loss/policy": 0.0, "time/step_s": 2.0})
     (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     (run / "evaluations.jsonl").write_text("".join(json.dumps({"step": step}) + "\n" for step in rewards))

@@ -1,7 +1,7 @@
 """Train a family and show what it gained: imitation where it needs it, GRPO, evaluations, a paired comparison.
 
 usage: stages.py FAMILY OUT MODEL [--minutes M] [--imitate | --no-imitate] [--only-imitation] [--grpo-levels N]
-                 [key=value ...]
+                 [--fresh SHARE] [key=value ...]
 
 Every start of the product costs a minute or more on a GPU, so that there are as few as can be: held-out tasks are
 played inside of the runs. The environment variables SFT and GRPO hold overrides of one stage, EPISODES a file of
@@ -10,6 +10,7 @@ done already is not done again, and a stage that was told to end goes on.
 """
 
 import argparse
+import hashlib
 import json
 import os
 import shutil
@@ -24,10 +25,12 @@ from pathlib import Path
 from results import SECONDS, seconds_of, write_results
 
 from skyrl_nat.config.load import load_config
+from skyrl_nat.data.near_duplicates import function_names
 from skyrl_nat.data.specs import load_tasks, write_tasks
 from skyrl_nat.environments.jira.episodes import reference_episodes as jira_episodes
 from skyrl_nat.environments.task_dag.episodes import reference_episodes as task_dag_episodes
 from skyrl_nat.errors import DataError
+from skyrl_nat.types import Task
 
 PROGRAM = (sys.executable, "-m", "skyrl_nat.cli")
 PRESETS = {
@@ -70,6 +73,7 @@ class Stages:
         self.imitates: bool = self.family in WARM_STARTED if options.imitate is None else options.imitate
         self.is_only_imitation: bool = options.only_imitation
         self.grpo_levels: int = options.grpo_levels
+        self.fresh: float = options.fresh
         preset = f"experiment={PRESETS[self.family][0 if has_gpu() else 1]}"
         has_preset = any(text.startswith("experiment=") for text in options.overrides)
         self.overrides: list[str] = [*([] if has_preset else [preset]), *options.overrides]
@@ -88,14 +92,14 @@ class Stages:
             return
         with self.stage("grpo") as is_missing:
             if is_missing:
-                overrides = [*GRPO, *self.easier_tasks(), *self.time_left(), *os.environ.get("GRPO", "").split()]
+                overrides = [*GRPO, *self.grpo_tasks(), *self.time_left(), *os.environ.get("GRPO", "").split()]
                 self.train("grpo", model, *overrides)
         write_results(self.out)
 
     def episodes(self) -> Path | None:
         """Return the file of dialogues to imitate, None where nothing is imitated."""
         if given := os.environ.get("EPISODES"):
-            return Path(given).resolve(strict=True)
+            return self.not_fresh(Path(given).resolve(strict=True))
         if not self.imitates or self.family not in DIALOGUES:
             return None
         path = self.out / "train_episodes.jsonl"
@@ -106,14 +110,34 @@ class Stages:
             path.write_text("".join(lines), encoding="utf-8")
         return path
 
-    def easier_tasks(self) -> list[str]:
+    def not_fresh(self, episodes: Path) -> Path:
+        """Return a file without the dialogues that show a function which GRPO alone is to see."""
+        if not self.fresh:
+            return episodes
+        imitated = {task.task_id for task in self.tasks() if not any(map(self.is_fresh, function_names(task)))}
+        lines = episodes.read_text(encoding="utf-8").splitlines(keepends=True)
+        path = self.out / "imitated_episodes.jsonl"
+        path.write_text("".join(line for line in lines if json.loads(line)["task_id"] in imitated), encoding="utf-8")
+        return path
+
+    def grpo_tasks(self) -> list[str]:
         """Write the tasks that GRPO trains on, where that are not all, and return the override that names them."""
-        if not self.grpo_levels:
+        if not self.grpo_levels and not self.fresh:
             return []
-        chosen = load_config(self.overrides).environment
+        found = [task for task in self.tasks() if not self.grpo_levels or task.difficulty <= self.grpo_levels]
+        if self.fresh:
+            found = [task for task in found if all(map(self.is_fresh, function_names(task)))]
         path = self.out / "grpo_tasks.parquet"
-        write_tasks(load_tasks(chosen.train_files, family=self.family, max_difficulty=self.grpo_levels), path)
+        write_tasks(found, path)
         return [f'environment.train_files=["{path}"]']
+
+    def tasks(self) -> list[Task]:
+        """Return all training tasks."""
+        return load_tasks(load_config(self.overrides).environment.train_files, family=self.family)
+
+    def is_fresh(self, function: str) -> bool:
+        """Return whether GRPO alone is to see a function; the same for every seed."""
+        return int.from_bytes(hashlib.sha256(function.encode()).digest()[:4], "big") < self.fresh * 2**32
 
     def imitate(self, episodes: Path) -> None:
         """Train the model on dialogues and write it as a folder."""
@@ -215,10 +239,20 @@ def main() -> int:
         default=0,
         help="GRPO trains on no harder tasks; held-out ones of all levels are played",
     )
+    parser.add_argument(
+        "--fresh",
+        type=float,
+        default=0.0,
+        metavar="SHARE",
+        help="of the functions of nat_agent's tasks that are not imitated; GRPO trains on their tasks alone. 0: on all",
+    )
     parser.add_argument("overrides", nargs="*")
+    options = parser.parse_intermixed_args()
+    if options.fresh and (options.family != "nat_agent" or not 0 < options.fresh < 1):
+        parser.error(f"--fresh must be a share between 0 and 1, with nat_agent, got {options.fresh}. Leave it out")
     signal.signal(signal.SIGTERM, end)
     try:
-        Stages(parser.parse_intermixed_args()).play()
+        Stages(options).play()
     except (subprocess.CalledProcessError, DataError, OSError) as error:
         print(f"stages: {error}", file=sys.stderr)
         return 1

@@ -4,28 +4,41 @@ usage: collect.py RESULTS.json FOLDER [FOLDER ...]
 
 Each FOLDER is one of family_training/stages.py. Seeds are averaged within a task, so that tasks are what is counted.
 `start`, `sft` and `grpo` have success by split and level; `p_value_grpo_vs_sft` is of all held-out tasks together, and
-`grpo_vs_sft` has the same test of every split and level.
+`grpo_vs_sft` has the same test of every split and level; `failures` says what was wrong with held-out
+answers, `curves` how each seed learned. Beside the file: learning_curve.png.
 """
 
+import itertools
 import json
 import sys
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "family_training"))
-from results import about, policies_of
+from results import about, evaluated_steps, policies_of, pyplot
 
 from skyrl_nat.errors import DataError
+from skyrl_nat.evaluation.analysis.failures import kind_of
 from skyrl_nat.evaluation.comparison import compare
 from skyrl_nat.evaluation.figures import figures
 from skyrl_nat.evaluation.folder import write_json
-from skyrl_nat.evaluation.scores import averaged
+from skyrl_nat.evaluation.scores import averaged, judged, success
+from skyrl_nat.evaluation.sources import read_source
+from skyrl_nat.json_lines import with_reasons
 from skyrl_nat.types import RolloutGroup
 
 STAGES = {"start": "untrained", "sft": "start", "grpo": "trained"}
 """Name in the results -> policy of a seed's folder."""
+AFTER = {name: policy for name, policy in STAGES.items() if name != "start"}
 ALL = "all"
+NUM_KINDS = 8
+"""Of findings that are told."""
+WINDOW = 10
+"""Steps that a point of the curve is the mean of."""
+COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7")
+UNPRINTED = ("settings", "versions", "curves")
 Groups = Sequence[RolloutGroup]
 
 
@@ -49,7 +62,7 @@ def collect(folders: Sequence[Path]) -> dict[str, Any]:
         name: {level: _test(_of_level(stages, name, level)) for level in (ALL, *_levels(stages, name))}
         for name in (ALL, *_splits(stages))
     }
-    return {
+    found = {
         "seeds": seeds,
         "evaluation": {"temperature": rollout["eval_temperature"], "rollouts_per_task_and_seed": 1},
         **{stage: {name: _success(found, name) for name in _splits(stages)} for stage, found in stages.items()},
@@ -61,7 +74,59 @@ def collect(folders: Sequence[Path]) -> dict[str, Any]:
         "device": runs[0]["device"],
         "settings": runs[0]["settings"],
         "versions": runs[0]["versions"],
+        "failures": {name: _failures([each[policy].groups for each in policies]) for name, policy in AFTER.items()},
+        "curves": {str(seed): _curves(folder) for seed, folder in zip(seeds, folders, strict=True)},
     }
+    return json.loads(json.dumps(with_reasons(found)))
+
+
+def _failures(seeds: Sequence[Groups]) -> dict[str, list[dict[str, Any]]]:
+    """Return for each split the first findings of its failed answers of level 1; names and numbers do not count."""
+    kinds: dict[str, Counter[str]] = defaultdict(Counter)
+    for group in (group for groups in seeds for group in groups if group.task.difficulty == 1):
+        for rollout in judged(group):
+            if not success(rollout):
+                found = rollout.reward.findings if rollout.reward else []
+                kinds[_split(group)][kind_of(found[0]) if found else "(no finding)"] += 1
+    return {
+        split: [{"what": what, "answers": number} for what, number in counted.most_common(NUM_KINDS)]
+        for split, counted in sorted(kinds.items(), reverse=True)
+    }
+
+
+def _curves(folder: Path) -> dict[str, Any]:
+    """Return success by step of GRPO: of training tasks as sampled, and of held-out ones of level 1 by split."""
+    lines = [json.loads(line) for line in (folder / "grpo" / "metrics.jsonl").open(encoding="utf-8")]
+    trained = [line for line in lines if "loss/policy" in line]
+    held_out: dict[str, list[tuple[int, float]]] = defaultdict(list)
+    for step in evaluated_steps(folder / "grpo"):
+        groups = read_source(f"{folder / 'grpo'}@{step}", "greedy").groups
+        for split, levels in ((name, _success(groups, name)) for name in sorted({_split(group) for group in groups})):
+            held_out[split] += [(step, levels["level 1"]["value"])] if "level 1" in levels else []
+    return {
+        "train_success": [[line["step"], round(line["rollout/success/mean"], 4)] for line in trained],
+        "held_out_level_1": held_out,
+        "step_s": [round(line["time/step_s"], 2) for line in trained],
+    }
+
+
+def draw(curves: Mapping[str, Any], path: Path) -> None:
+    """Draw all seeds: training tasks as means of `WINDOW` steps, held-out ones as dots."""
+    figure, axes = pyplot.subplots(figsize=(6.4, 4.0), dpi=120)
+    for (seed, found), colour in zip(curves.items(), itertools.cycle(COLOURS), strict=False):
+        values = [value for _, value in found["train_success"]]
+        parts = [values[start : start + WINDOW] for start in range(0, len(values), WINDOW)]
+        middles = [WINDOW * number + len(part) / 2 for number, part in enumerate(parts)]
+        means = [sum(part) / len(part) for part in parts]
+        axes.plot(middles, means, color=colour, linewidth=1.2, label=f"training tasks, as sampled, seed {seed}")
+        for (split, points), style in zip(found["held_out_level_1"].items(), ("s:", "o--"), strict=False):
+            axes.plot(*zip(*points, strict=True), style, color=colour, label=f"{split}, level 1, greedy, seed {seed}")
+    axes.set(xlabel="GRPO step", ylabel="success", ylim=(0, 1.15))
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.legend(frameon=False, fontsize=7, ncols=2, loc="upper center")
+    figure.tight_layout()
+    figure.savefig(path)
+    pyplot.close(figure)
 
 
 def _success(groups: Groups, split: str) -> dict[str, Any]:
@@ -124,9 +189,8 @@ def main() -> int:
         print(f"collect: {error}", file=sys.stderr)
         return 2
     write_json(Path(sys.argv[1]), results)
-    print(
-        json.dumps({name: value for name, value in results.items() if name not in ("settings", "versions")}, indent=1)
-    )
+    draw(results["curves"], Path(sys.argv[1]).with_name("learning_curve.png"))
+    print(json.dumps({name: value for name, value in results.items() if name not in UNPRINTED}, indent=1))
     return 0
 
 

@@ -31,12 +31,12 @@ data=$(cd "$data" && pwd)
 export EPISODES="$data/train_episodes.jsonl"
 held_out="\"$data/validation.parquet\""
 [ ! -f "$data/other_families.parquet" ] || held_out+=",\"$data/other_families.parquet\""
-export SFT="trainer.epochs=4 rollout.max_total_tokens=6144 trainer.staleness=0
+export SFT="trainer.epochs=8 trainer.tasks_per_step=32 optimizer.lr=5e-4 rollout.max_total_tokens=6144 trainer.staleness=0
   trainer.updates_per_batch=1 ${SFT:-}"
 arguments=("$@")
 play() {
   exec "$python" "$here/../../family_training/stages.py" nat_agent "$out/seed_$1" "${MODEL:-smollm2-135m-instruct}" \
-    --grpo-levels 2 "${arguments[@]}" "seed=$1" "environment.train_files=[\"$data/train.parquet\"]" \
+    --grpo-levels 2 --fresh 0.4 "${arguments[@]}" "seed=$1" "environment.train_files=[\"$data/train.parquet\"]" \
     "environment.validation_files=[$held_out]"
 }
 for_each_seed play

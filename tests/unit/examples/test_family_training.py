@@ -1,4 +1,4 @@
-"""How a family is trained and told of: the deadline, stages that are done, figures from the folders of runs."""
+"""How a family is trained and told of: stages that are done, figures from the folders of runs."""
 
 import importlib
 import json
@@ -14,6 +14,7 @@ import pytest
 from family_runs import run_folder
 
 from skyrl_nat.config.load import load_config
+from skyrl_nat.data.near_duplicates import function_names
 from skyrl_nat.data.specs import load_tasks
 
 ROOT = Path(__file__).parents[3]
@@ -197,6 +198,37 @@ def test_grpo_trains_on_easier_tasks_and_all_levels_are_held_out(
     assert {task.difficulty for task in load_tasks(environment.train_files)} == {1, 2}
     held_out = load_tasks(environment.validation_files, max_difficulty=environment.max_difficulty)
     assert {task.difficulty for task in held_out} == {1, 2, 3, 4, 5}
+
+
+def test_no_function_that_grpo_alone_is_to_see_is_imitated(
+    stages: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[tuple[str, ...]] = []
+    tasks = load_tasks(["builtin:nat_agent/library_train"])
+    (tmp_path / "all.jsonl").write_text("".join(json.dumps({"task_id": task.task_id}) + "\n" for task in tasks))
+    monkeypatch.setenv("EPISODES", str(tmp_path / "all.jsonl"))
+    monkeypatch.setattr(stages, "run_program", lambda *arguments: started.append(arguments))
+    monkeypatch.setattr(stages, "write_results", lambda out: None)
+    monkeypatch.setattr(stages, "has_gpu", lambda: True)
+    out = tmp_path / "out"
+    command = ["stages.py", "nat_agent", str(out), "model", "--grpo-levels", "2", "--fresh", "0.4"]
+    files = 'environment.train_files=["builtin:nat_agent/library_train"]'
+    monkeypatch.setattr(sys, "argv", [*command, files])
+    assert stages.main() == 0
+    sft, _, grpo = started
+    assert f'environment.recorded_files=["{out / "imitated_episodes.jsonl"}"]' in sft
+    imitated = {json.loads(line)["task_id"] for line in (out / "imitated_episodes.jsonl").open()}
+    seen = {name for task in tasks if task.task_id in imitated for name in function_names(task)}
+    played = load_tasks([str(out / "grpo_tasks.parquet")])
+    assert load_config(grpo[1:]).environment.train_files == [str(out / "grpo_tasks.parquet")]
+    assert not seen & {name for task in played for name in function_names(task)}
+    assert {task.difficulty for task in played} == {1, 2}
+    easy = sum(task.difficulty <= 2 for task in tasks)
+    assert 0.25 * easy < len(played) < 0.55 * easy
+    for wrong in (["nat_agent", "--fresh", "1"], ["jira", "--fresh", "0.4"]):
+        monkeypatch.setattr(sys, "argv", ["stages.py", wrong[0], str(out), "model", *wrong[1:]])
+        with pytest.raises(SystemExit):
+            stages.main()
 
 
 @pytest.mark.parametrize("name", EXPERIMENTS)

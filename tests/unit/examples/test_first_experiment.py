@@ -71,6 +71,14 @@ def test_seeds_are_averaged_within_a_task_and_tasks_are_counted_by_split_and_lev
     assert found["gpu_minutes"] == [5.0, 5.0]
     assert found["seconds"][0] == {"sft": 90.0, "export": 30.0, "grpo": 180.0}
     assert found["evaluation"]["rollouts_per_task_and_seed"] == 1
+    # Level 1 of the split with templates that were seen has three tasks; one of the other families.
+    curves = found["curves"]["0"]["held_out_level_1"]
+    assert curves["validation"] == [[0, pytest.approx(1 / 3)], [15, 1.0]]
+    assert curves["other_families"] == [[0, 0.0], [15, 1.0]]
+    assert found["curves"]["1"]["train_success"] == [[1, 0.5]]
+    failed = {split: sum(kind["answers"] for kind in kinds) for split, kinds in found["failures"]["sft"].items()}
+    assert failed == {"validation": 2 + 0, "other_families": 2}
+    assert (tmp_path / "learning_curve.png").stat().st_size > 1000
 
 
 def test_a_missing_part_or_a_seed_twice_is_one_sentence(tmp_path):
