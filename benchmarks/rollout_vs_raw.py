@@ -56,9 +56,7 @@ def write(path: Path, peer: dict[str, Any], by_engines: dict[int, dict[str, Any]
     several = max((row.get("ratio", 0.0) for number, row in by_engines.items() if number > 1), default=0.0)
     is_met = one >= TARGET_ONE and several >= TARGET_SEVERAL
     unit = f"tokens/s of raw vLLM's; with one engine {one:.3f} (target {TARGET_ONE})"
-    write_result(
-        path, "P1", max(one, several), unit, TARGET_SEVERAL, is_met=is_met, raw={"raw": peer, "ours": by_engines}
-    )
+    write_result(path, "P1", several or one, unit, TARGET_SEVERAL, is_met=is_met, raw={"raw": peer, "ours": by_engines})
 
 
 def main() -> int:

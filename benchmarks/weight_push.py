@@ -74,6 +74,8 @@ async def push_often(run: Run, number: int) -> dict[str, Any]:
         print(f"push {place} in {seconds[-1]:.3f} s", flush=True)
     parts = watch.medians()
     run.config.weight_sync.verify_checksums = True
+    async with run.training_phase():
+        pass
     await run.push_weights()
     measured = seconds[1:]
     return {

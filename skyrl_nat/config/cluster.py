@@ -149,7 +149,9 @@ class WeightSyncConfig:
     bucket_mib: int = 512
     """Tensors travel together in buffers of this size; each end has one or two during a push."""
     verify_checksums: bool = False
-    """Compare a checksum of every tensor in the engine with the trainer's after each push (slow; for tests)."""
+    """Compare a checksum of every tensor in the engine with the trainer's after each push; each side computes where the
+    weights lie, and the trainer gathers its own once more for it. An engine over several GPUs compares what its loader
+    was given."""
     timeout_s: float = 300.0
     """Deadline of one push."""
 

@@ -29,6 +29,7 @@ def test_steps_ahead_train_the_rollouts_that_were_planned(tmp_path):
     assert result["value"] == variants["s0"]["step_mean_s"] / variants["s1"]["step_mean_s"]
     assert [variants[name]["staleness_max"] for name in ("s0", "s1")] == [0.0, 1.0]
     assert all(0.7 < row["trained_over_planned"] <= 1 and not row["error"] for row in variants.values())
+    assert abs(variants["s1"]["trained_over_planned"] - variants["s0"]["trained_over_planned"]) < 0.05
 
 
 def test_pushes_are_timed_and_their_checksums_equal(tmp_path):
