@@ -88,11 +88,12 @@ class Stages:
         if episodes := self.episodes():
             self.imitate(episodes)
             model = str(self.out / "sft_model")
+        chosen = self.grpo_tasks()
         if self.is_only_imitation:
             return
         with self.stage("grpo") as is_missing:
             if is_missing:
-                overrides = [*GRPO, *self.grpo_tasks(), *self.time_left(), *os.environ.get("GRPO", "").split()]
+                overrides = [*GRPO, *chosen, *self.time_left(), *os.environ.get("GRPO", "").split()]
                 self.train("grpo", model, *overrides)
         write_results(self.out)
 
@@ -232,7 +233,11 @@ def main() -> int:
     parser.add_argument(
         "--imitate", action=argparse.BooleanOptionalAction, help="reference dialogues first; default: task_dag alone"
     )
-    parser.add_argument("--only-imitation", action="store_true", help="end with the model that has imitated")
+    parser.add_argument(
+        "--only-imitation",
+        action="store_true",
+        help="end with the model that has imitated, and with the tasks for GRPO",
+    )
     parser.add_argument(
         "--grpo-levels",
         type=int,

@@ -34,6 +34,13 @@ def add_commands(commands: Any) -> None:
     what.add_argument("--variants", type=Path, metavar="FILE", help="YAML: name -> list of overrides, baseline first")
     ablate.add_argument("--one-at-a-time", action="store_true", help="vary one key at a time, not all combinations")
     ablate.add_argument("--seeds", default="0", help="of each variant, e.g. 0,1,2")
+    ablate.add_argument(
+        "--at-once",
+        type=int,
+        default=1,
+        metavar="N",
+        help="runs beside each other, each with one GPU where there are any",
+    )
     ablate.add_argument("--threshold", type=float, default=0.5, help="success for which needed rollouts are counted")
     ablate.add_argument("overrides", nargs="*", help="of all runs, as for train")
     ablate.set_defaults(function=_ablate, goes_on="the same command")
@@ -72,6 +79,8 @@ def _ablate(options: argparse.Namespace) -> None:
 
     if not 0 <= options.threshold <= 1:
         raise ConfigError(f"--threshold must be a share in [0, 1], got {options.threshold}. Use for instance 0.5")
+    if options.at_once < 1:
+        raise ConfigError(f"--at-once must be >= 1, got {options.at_once}. Leave it out for one after the other")
     if options.variants and options.one_at_a_time:
         raise ConfigError("--one-at-a-time must come with --vary, got it with --variants. Leave it out")
     variants = (
@@ -83,7 +92,7 @@ def _ablate(options: argparse.Namespace) -> None:
     root = options.folder.resolve()
     unlike = check_configs(sweep, root)
     with opened(root, sweep) as lock:
-        failed = Processes(root, lock, _say, PROGRAM).play(sweep.runs(root))
+        failed = Processes(root, lock, _say, PROGRAM, num_at_once=options.at_once).play(sweep.runs(root))
         found = read_results(
             sweep, root, failed=[each.run for each in failed], threshold=options.threshold, unlike=unlike
         )

@@ -1,12 +1,15 @@
-"""Training the runs of an ablation, one process after the other; what ended well is not started again."""
+"""Training the runs of an ablation, each a process, some at once; what ended well is not started again."""
 
 import ctypes
 import fcntl
 import json
+import os
+import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -25,6 +28,8 @@ ASKED = "ablation.json"
 ENDED = "ended.jsonl"
 """File of the folder: one line for each process that ended."""
 LOCK = ".lock"
+CARDS = "CUDA_VISIBLE_DEVICES"
+LOOK_S = 0.1
 PROGRAM = (sys.executable, "-m", "skyrl_nat.cli", "train")
 MAX_LINE_LETTERS = 300
 _PR_SET_PDEATHSIG = 1
@@ -43,10 +48,32 @@ class Ended:
     """Of what it printed, cut; empty of none."""
 
 
-class Processes:
-    """Plays runs; a signal to stop is passed on to the one that is playing."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Playing:
+    """A process under way."""
 
-    def __init__(self, folder: Path, lock: BinaryIO, say: Callable[[str], None], program: Sequence[str]) -> None:
+    run: PlannedRun
+    place: str
+    """For people: which of all it is."""
+    card: int
+    process: subprocess.Popen[bytes]
+    started: float
+    begin: int
+    """Where its output begins in its log."""
+
+
+class Processes:
+    """Plays runs; a signal to stop is passed on to those that are playing."""
+
+    def __init__(
+        self,
+        folder: Path,
+        lock: BinaryIO,
+        say: Callable[[str], None],
+        program: Sequence[str],
+        *,
+        num_at_once: int = 1,
+    ) -> None:
         """Prepare.
 
         Args:
@@ -54,74 +81,104 @@ class Processes:
             lock: From `opened`.
             say: Gets lines of progress.
             program: What trains, without overrides.
+            num_at_once: Runs that play beside each other; with several each sees one GPU, as far as there are any.
         """
         self._folder = folder
         self._lock = lock
         self._say = say
         self._program = program
-        self._process: subprocess.Popen[bytes] | None = None
+        self._num_at_once = num_at_once
+        self._playing: list[_Playing] = []
         self._signal: int | None = None
 
     def play(self, runs: Sequence[PlannedRun]) -> list[Ended]:
         """Train what has not ended well yet; return how those ended that failed now.
 
         Raises:
-            KeyboardInterrupt: A signal said so, and the run that was playing has ended.
+            KeyboardInterrupt: A signal said so, and the runs that were playing have ended.
         """
-        done, failed = _ended_well(self._folder), []
+        done, failed = _ended_well(self._folder), list[Ended]()
+        waiting = deque[tuple[str, PlannedRun]]()
+        for number, run in enumerate(runs, 1):
+            waiting.append((f"{number} of {len(runs)}: {run.name}", run))
         before = {number: signal.signal(number, self._stop) for number in STOP_SIGNALS}
         try:
-            for number, run in enumerate(runs, 1):
-                place = f"{number} of {len(runs)}: {run.name}"
-                if run.name in done:
-                    self._say(f"{place} was trained before")
-                    continue
-                self._say(f"{place} is training, see {self._log(run)}")
-                ended = self._train(run)
-                with open_lines(self._folder / ENDED) as file:
-                    append_lines(file, encode_line(asdict(ended)))
-                self._say(f"{place} {'ended' if ended.exit_code == 0 else 'failed'} after {ended.seconds:.0f} s")
-                failed += [ended] if ended.exit_code else []
+            while waiting or self._playing:
+                while waiting and len(self._playing) < self._num_at_once and self._signal is None:
+                    place, run = waiting.popleft()
+                    if run.name in done:
+                        self._say(f"{place} was trained before")
+                    else:
+                        self._start(place, run)
+                failed += [ended for ended in self._ended() if ended.exit_code]
+                if self._signal is not None and not self._playing:
+                    raise KeyboardInterrupt
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
         return failed
 
-    def _train(self, run: PlannedRun) -> Ended:
-        started, log = time.monotonic(), self._log(run)
+    def _start(self, place: str, run: PlannedRun) -> None:
+        log = self._log(run)
+        self._say(f"{place} is training, see {log}")
+        taken = {playing.card for playing in self._playing}
+        card = next(number for number in range(self._num_at_once) if number not in taken)
         with log.open("ab") as output:
             begin = output.tell()
-            if self._signal is None:
-                self._process = subprocess.Popen(
-                    [*self._program, *run.overrides],
-                    stdin=subprocess.DEVNULL,
-                    stdout=output,
-                    stderr=subprocess.STDOUT,
-                    pass_fds=(self._lock.fileno(),),
-                    # Not also the terminal's signals, which are passed on.
-                    start_new_session=True,
-                    preexec_fn=_end_with_parent,
-                )
-                if self._signal is not None:
-                    self._process.send_signal(self._signal)
-                self._process.wait()
-        if self._signal is not None or self._process is None:
-            raise KeyboardInterrupt
-        last_line = _last_line(log, begin)
-        return Ended(
-            run=run.name,
-            exit_code=self._process.returncode,
-            seconds=round(time.monotonic() - started, 3),
-            last_line=last_line,
+            process = subprocess.Popen(
+                [*self._program, *run.overrides],
+                env=os.environ | (one_card(card) if self._num_at_once > 1 else {}),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                pass_fds=(self._lock.fileno(),),
+                # Not also the terminal's signals, which are passed on.
+                start_new_session=True,
+                preexec_fn=_end_with_parent,
+            )
+        started = time.monotonic()
+        self._playing.append(_Playing(run=run, place=place, card=card, process=process, started=started, begin=begin))
+        if self._signal is not None:
+            process.send_signal(self._signal)
+
+    def _ended(self) -> list[Ended]:
+        """Return the runs that have ended; those that a signal ended are not written down."""
+        over = [playing for playing in self._playing if playing.process.poll() is not None]
+        if not over:
+            time.sleep(LOOK_S if self._playing else 0.0)
+            return []
+        self._playing = [playing for playing in self._playing if playing not in over]
+        return [] if self._signal is not None else [self._written(playing) for playing in over]
+
+    def _written(self, playing: _Playing) -> Ended:
+        ended = Ended(
+            run=playing.run.name,
+            exit_code=playing.process.returncode,
+            seconds=round(time.monotonic() - playing.started, 3),
+            last_line=_last_line(self._log(playing.run), playing.begin),
         )
+        with open_lines(self._folder / ENDED) as file:
+            append_lines(file, encode_line(asdict(ended)))
+        self._say(f"{playing.place} {'ended' if ended.exit_code == 0 else 'failed'} after {ended.seconds:.0f} s")
+        return ended
 
     def _stop(self, number: int, _: FrameType | None) -> None:
         self._signal = number
-        if self._process is not None:
-            self._process.send_signal(number)
+        for playing in self._playing:
+            playing.process.send_signal(number)
 
     def _log(self, run: PlannedRun) -> Path:
         return self._folder / f"{run.name}.log"
+
+
+def one_card(number: int) -> dict[str, str]:
+    """Return the environment variables that leave a process one of the GPUs that this one may use; {} without GPUs."""
+    named = os.environ.get(CARDS)
+    if named is None and shutil.which("nvidia-smi") is not None:
+        found = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, check=False).stdout
+        named = ",".join(str(place) for place in range(found.count("GPU ")))
+    cards = [card for card in (named or "").split(",") if card]
+    return {CARDS: cards[number % len(cards)]} if cards else {}
 
 
 @contextmanager

@@ -209,11 +209,14 @@ def test_told_to_end_it_waits_for_its_seeds_to_save(tmp_path):
 def test_the_ablation_begins_with_each_seeds_imitated_model(tmp_path):
     out = tmp_path / "out"
     (out / "data").mkdir(parents=True)
-    process = start(tmp_path, 2, "trainer.steps=4", script="ablation.sh")
+    process = start(tmp_path, 2, "trainer.steps=4", script="ablation.sh", SEEDS="0 3")
     assert process.wait(60) == 0, process.stderr.read()
-    for seed in (0, 1):
-        told = (tmp_path / "calls" / f"rewards_seed_{seed}").read_text().splitlines()
-        assert told[:2] == [str(seed), str(out / f"rewards_seed_{seed}")]
-        assert told[told.index("--seeds") + 1] == str(seed)
-        assert {"experiment=first_experiment_h100x1", f"model.path={out}/seed_{seed}/sft_model"} <= set(told)
-        assert told[-1] == "trainer.steps=4"
+    folder, *told = (tmp_path / "calls" / "rewards").read_text().splitlines()[1:]
+    assert folder == str(out / "rewards")
+    assert (told[told.index("--seeds") + 1], told[told.index("--at-once") + 1]) == ("0,3", "2")
+    assert told[-1] == "trainer.steps=4"
+    overrides = told[told.index("experiment=first_experiment_h100x1") :]
+    config = load_config([*overrides, "seed=3"])
+    assert config.model.path == f"{out}/seed_3/sft_model"
+    assert config.environment.train_files == [f"{out}/seed_3/grpo_tasks.parquet"]
+    assert config.trainer.tasks_per_step % config.trainer.updates_per_batch == 0

@@ -43,10 +43,11 @@ SWEEP = make_sweep({"good": ["x=good"], "bad": ["x=bad"], "other": ["x=other"]},
 NAMES = ["good-seed0", "good-seed1", "bad-seed0", "bad-seed1", "other-seed0", "other-seed1"]
 
 
-def play(root: Path, sweep=SWEEP, program: str = TRAIN) -> tuple[list, list[str]]:
+def play(root: Path, sweep=SWEEP, program: str = TRAIN, *, num_at_once: int = 1) -> tuple[list, list[str]]:
     said: list[str] = []
     with opened(root, sweep) as lock:
-        failed = Processes(root, lock, said.append, [sys.executable, "-c", program]).play(sweep.runs(root))
+        processes = Processes(root, lock, said.append, [sys.executable, "-c", program], num_at_once=num_at_once)
+        failed = processes.play(sweep.runs(root))
     return failed, said
 
 
@@ -128,6 +129,54 @@ def test_a_signal_is_passed_on_to_the_run_that_is_playing_and_ends_all(tmp_path:
     assert signal.getsignal(number) is before
     assert (tmp_path / "out" / ENDED).read_bytes() == b""
     assert not (tmp_path / "out" / "b-seed0.log").exists()
+
+
+MEET = """
+import os, pathlib, sys, time
+words = dict(word.split("=", 1) for word in sys.argv[1:])
+root, name = (words[key].strip('"') for key in ("root_dir", "name"))
+here = pathlib.Path(root, name)
+here.mkdir(exist_ok=True)
+(here / "card").write_text(os.environ.get("CUDA_VISIBLE_DEVICES", "none"))
+other = pathlib.Path(root, name[:-1] + "10"[int(name[-1])], "card")
+deadline = time.monotonic() + 20
+while not other.exists():
+    assert time.monotonic() < deadline, "alone"
+    time.sleep(0.02)
+"""
+
+
+@pytest.mark.parametrize(("visible", "cards"), [("4,7", {"4", "7"}), ("5", {"5"}), ("", {""})])
+def test_runs_beside_each_other_have_a_card_each(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, visible: str, cards: set[str]
+):
+    """Both seeds of a variant, which wait for each other here."""
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    failed, said = play(tmp_path, SWEEP, MEET, num_at_once=2)
+    assert failed == [] and len(said) == 2 * len(NAMES)
+    assert all("is training" in line for line in said[:2])
+    for first, second in zip(NAMES[::2], NAMES[1::2], strict=True):
+        assert {(tmp_path / name / "card").read_text() for name in (first, second)} == cards
+    assert sorted(json.loads(line)["run"] for line in (tmp_path / ENDED).open()) == sorted(NAMES)
+
+
+def test_a_signal_ends_all_runs_that_play(tmp_path: Path):
+    program = SLOW.replace("sys.argv[1]", "next(w[5:] for w in sys.argv[1:] if w.startswith('name='))").replace(
+        "import pathlib,", f"import os; os.chdir({str(tmp_path)!r})\nimport pathlib,"
+    )
+
+    def interrupt() -> None:
+        while len(list(tmp_path.glob("*.ready"))) < 3:
+            time.sleep(0.02)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        play(tmp_path / "out", SWEEP, program, num_at_once=3)
+    thread.join()
+    assert len(list(tmp_path.glob("*.ready"))) == 3
+    assert (tmp_path / "out" / ENDED).read_bytes() == b""
 
 
 def test_a_run_that_its_parent_left_is_told_to_stop_and_holds_the_folder_until_then(tmp_path: Path):
