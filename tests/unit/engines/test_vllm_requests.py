@@ -26,6 +26,7 @@ class Core:
     async def add_request(self, name: str, prompt: Any, sampling: Any) -> Any:
         await self.may_enter.wait()
         self.salts.append(prompt.cache_salt)
+        assert sampling.detokenize is False  # the codec reads tokens; text here would cost time for nobody
         tokens: list[int] = []
         finished = asyncio.Event()
         state = SimpleNamespace(external_req_id=name, tokens=tokens, finished=finished)
