@@ -11,7 +11,7 @@
 #   SFT, GRPO  overrides of one stage, for instance GRPO="optimizer.lr=1e-5"
 #
 # Each seed starts two runs (examples/family_training/stages.py); --only-imitation ends after the first. Writes
-# FOLDER/results.json. Told to end or killed, the same command goes on.
+# FOLDER/results.json, learning_curve.png and an analysis of each seed. Told to end or killed, the same command goes on.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 [ $# -ge 1 ] && [[ $1 != *=* && $1 != -* ]] || { sed -n '2,14p' "${BASH_SOURCE[0]}" >&2; exit 2; }
@@ -42,3 +42,6 @@ play() {
 for_each_seed play
 case " $* " in *" --only-imitation "*) exit 0 ;; esac
 "$python" "$here/collect.py" "$out/results.json" "${seeds[@]/#/$out/seed_}"
+for seed in "${seeds[@]}"; do
+  "$python" -m skyrl_nat.cli analyze "$out/seed_$seed/grpo" --out "$out/seed_$seed/analysis"
+done

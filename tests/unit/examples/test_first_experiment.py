@@ -131,6 +131,8 @@ def end(*_):
 if sys.argv[3:4] == ["ablate"]:
     told = [os.environ.get("CUDA_VISIBLE_DEVICES", "any"), *sys.argv[4:]]
     (calls / pathlib.Path(sys.argv[4]).name).write_text("\\n".join(told))
+elif sys.argv[3:4] == ["analyze"]:
+    (calls / ("analyze-" + pathlib.Path(sys.argv[4]).parent.name)).write_text("\\n".join(sys.argv[4:]))
 elif sys.argv[1:2] == ["-m"]:
     folder = pathlib.Path(sys.argv[4])
     folder.mkdir(parents=True)
@@ -191,6 +193,9 @@ def test_each_seed_is_a_whole_way_with_a_card_of_its_own_where_there_is_one(tmp_
         assert {"--minutes", "25", "trainer.steps=3", f"seed={seed}", held_out_files} <= set(told)
     seeds = [str(tmp_path / "out" / f"seed_{seed}") for seed in (0, 1)]
     assert (calls / "collect").read_text() == " ".join([str(tmp_path / "out" / "results.json"), *seeds])
+    for seed in seeds:
+        told = (calls / f"analyze-{Path(seed).name}").read_text().splitlines()
+        assert told == [f"{seed}/grpo", "--out", f"{seed}/analysis"]
 
 
 def test_told_to_end_it_waits_for_its_seeds_to_save(tmp_path):
