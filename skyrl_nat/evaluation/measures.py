@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from skyrl_nat.errors import ConfigError
+from skyrl_nat.evaluation.paired_shares import success_interval
 from skyrl_nat.evaluation.paired_tests import (
     PairedTest,
     holm,
@@ -156,7 +157,6 @@ def _test(values: Values, settings: ComparisonSettings) -> PairedTest:
 def _measure(values: Values, test: PairedTest, adjusted_p: float | None, settings: ComparisonSettings) -> Measure:
     differences = values.differences
     num, difference, spread = len(differences), mean(differences), spread_of(differences)
-    low, high = values.range
     num_wins, num_losses = sum(value > 0 for value in differences), sum(value < 0 for value in differences)
     return Measure(
         name=values.name,
@@ -167,13 +167,7 @@ def _measure(values: Values, test: PairedTest, adjusted_p: float | None, setting
         before_interval=_side_interval(values.before, values, settings),
         after_interval=_side_interval(values.after, values, settings),
         difference=difference,
-        interval=paired_bootstrap_interval(
-            differences,
-            confidence=settings.confidence,
-            num_resamples=settings.num_resamples,
-            seed=settings.seed,
-            value_range=(low - high, high - low),
-        ),
+        interval=_interval(values, test, settings),
         num_wins=num_wins,
         num_losses=num_losses,
         num_ties=num - num_wins - num_losses,
@@ -187,6 +181,15 @@ def _measure(values: Values, test: PairedTest, adjusted_p: float | None, setting
         test=test,
         adjusted_p=adjusted_p,
     )
+
+
+def _interval(values: Values, test: PairedTest, settings: ComparisonSettings) -> Interval:
+    """Return the interval of the mean difference."""
+    draws = {"confidence": settings.confidence, "num_resamples": settings.num_resamples, "seed": settings.seed}
+    if values.is_share:
+        return success_interval(values.differences, test, **draws)
+    low, high = values.range
+    return paired_bootstrap_interval(values.differences, value_range=(low - high, high - low), **draws)
 
 
 def _side_interval(values: Sequence[float], of: Values, settings: ComparisonSettings) -> Interval:

@@ -29,7 +29,7 @@ class Interval:
     confidence: float
     """Share of such intervals that hold the true value, in (0, 1)."""
     method: str
-    """`wilson`, `bca`, `percentile` or `constant`."""
+    """`wilson`, `tango`, `bca`, `percentile` or `constant`."""
     note: str = ""
     """Why another method than the usual one was taken; empty where it was not."""
 
