@@ -13,7 +13,10 @@ from skyrl_nat.evaluation.pairing import Side
 from skyrl_nat.evaluation.sources import Source, differences
 
 NAME = "comparison"
-COLUMNS = ("", "tasks", "before", "after", "difference", "from", "to", "p", "p corrected", "detectable", "tasks needed")
+COLUMNS = (
+    *("", "tasks", "before", "after", "difference", "from", "to", "rose", "fell", "d_z"),
+    *("p", "p corrected", "detectable", "tasks needed"),
+)
 MOST_IDS = 40
 """Of tasks in a list."""
 
@@ -70,6 +73,9 @@ def _table(measures: Mapping[str, Measure], caption: str) -> Table:
             each.difference,
             each.interval.low,
             each.interval.high,
+            each.num_wins,
+            each.num_losses,
+            each.effect_size,
             each.test.p,
             each.adjusted_p,
             each.minimum_detectable,

@@ -12,6 +12,9 @@ from scipy import optimize, stats
 from skyrl_nat.evaluation.paired_tests import PairedTest
 from skyrl_nat.evaluation.statistics import Interval, paired_bootstrap_interval, sorted_differences
 
+MOST = 1e9
+"""Of a score: a search takes no infinite ones."""
+
 
 def tango_interval(num_wins: int, num_losses: int, num_pairs: int, confidence: float = 0.95) -> tuple[float, float]:
     """Return Tango's score interval of `P(win) - P(loss)`: all differences that the score test does not refuse.
@@ -31,10 +34,14 @@ def tango_interval(num_wins: int, num_losses: int, num_pairs: int, confidence: f
     def score(difference: float) -> float:
         return tango_score(difference, num_wins, num_losses, num_pairs)
 
+    def reached(at: float, start: float, end: float) -> float:
+        found = optimize.root_scalar(lambda d: max(-MOST, min(MOST, score(d))) - at, bracket=(start, end), xtol=1e-13)
+        return float(found.root)
+
     # The score falls as the difference grows.
-    low = -1.0 if score(-1.0) <= limit else optimize.brentq(lambda d: min(score(d), 1e9) - limit, -1.0, seen)
-    high = 1.0 if score(1.0) >= -limit else optimize.brentq(lambda d: max(score(d), -1e9) + limit, seen, 1.0)
-    return float(low), float(high)
+    low = -1.0 if score(-1.0) <= limit else reached(limit, -1.0, seen)
+    high = -low if num_wins == num_losses else 1.0 if score(1.0) >= -limit else reached(-limit, seen, 1.0)
+    return low, high
 
 
 def tango_score(difference: float, num_wins: int, num_losses: int, num_pairs: int) -> float:

@@ -81,7 +81,8 @@ def analyze(folder: Path) -> Analysis:
     files = rollout_files(folder, "train")
     if not files:
         record.notes.append("There are no recorded rollouts of training: nothing can be said of failures and groups.")
-    material = Material(record, tally(files, record.notes), tally(rollout_files(folder, "eval"), record.notes))
+    held_out = tally(rollout_files(folder, "eval"), record.notes, is_held_out=True)
+    material = Material(record, tally(files, record.notes), held_out)
     return Analysis(material, findings_of(material))
 
 

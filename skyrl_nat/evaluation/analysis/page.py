@@ -29,6 +29,8 @@ HEALTH = {
     "rollout/completion_tokens/mean": "completion (tokens)",
     "reward/suspected/mean": "share of suspects",
 }
+DRAWN = ("loss/token_entropy", "loss/token_kl", "rollout/staleness/mean", "rollout/completion_tokens/mean")
+"""Of these, where there is anything but zeros."""
 
 
 def page_of(material: Material, findings: list[Finding]) -> Page:
@@ -176,8 +178,8 @@ def _health(material: Material) -> list[Block]:
             change = (trend.early, trend.late, trend.change, _between(trend.low, trend.high), _direction(trend))
             rows.append((label, *change))
     blocks.append(Table(("figure", "first third", "last third", "change", "95 %", "trend"), rows))
-    for metric in ("loss/token_entropy", "rollout/completion_tokens/mean"):
-        if len(series := material.record.series(metric)):
+    for metric in DRAWN:
+        if (series := material.record.series(metric)).values.any():
             blocks.append(Figure(_curves({"": series}, HEALTH[metric]), HEALTH[metric].capitalize()))
     shares = {
         "clipped tokens": material.record.series("loss/clip_fraction"),
@@ -227,11 +229,6 @@ def _band(series: Series, table: RolloutTable, figure: str) -> plots.Points:
 
 def _between(low: float, high: float) -> str:
     return f"{low:+.3g} to {high:+.3g}" if math.isfinite(low) and math.isfinite(high) else "—"
-
-
-def _rounded(value: float | None) -> float | None:
-    """Return a correlation with two digits, and no -0."""
-    return None if value is None else round(value, 2) + 0.0
 
 
 def _direction(trend: Trend) -> str:

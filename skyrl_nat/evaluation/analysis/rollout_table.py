@@ -9,6 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from skyrl_nat.evaluation.analysis.series import PairedChange, paired_change
+from skyrl_nat.evaluation.scores import judged, success
+from skyrl_nat.evaluation.scores import reward as reward_of
 from skyrl_nat.types import RolloutGroup
 
 FLAT = 1e-8
@@ -28,10 +30,10 @@ class RolloutTable:
     def __len__(self) -> int:
         return len(self._columns["reward"])
 
-    def add(self, step: int, group: RolloutGroup) -> None:
-        """Take the valid rollouts of a group."""
+    def add(self, step: int, group: RolloutGroup, *, is_held_out: bool = False) -> None:
+        """Take the valid rollouts of a group; of a held-out task also screened ones, as failures, as in evaluations."""
         task = self._tasks.setdefault(group.task.task_id, len(self._tasks))
-        for rollout in group.valid_rollouts:
+        for rollout in judged(group) if is_held_out else group.valid_rollouts:
             reward = rollout.reward
             if reward is None or not math.isfinite(reward.total):
                 continue
@@ -39,8 +41,8 @@ class RolloutTable:
                 self._parts[name] = array("d", [math.nan]) * len(self)
             for name, column in self._parts.items():
                 column.append(reward.parts.get(name, math.nan))
-            row = {"step": step, "group": group.index, "task": task, "success": reward.is_success}
-            for name, value in {**row, "reward": reward.total}.items():
+            row = {"step": step, "group": group.index, "task": task, "success": success(rollout)}
+            for name, value in {**row, "reward": reward_of(rollout)}.items():
                 self._columns[name].append(value)
 
     def column(self, name: str) -> np.ndarray:

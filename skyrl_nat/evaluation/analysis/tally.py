@@ -28,9 +28,9 @@ class Tally:
     last_groups: dict[str, list[float]] = field(default_factory=dict[str, list[float]])
     """Rewards of the groups of the last steps."""
 
-    def add(self, step: int, group: RolloutGroup) -> None:
+    def add(self, step: int, group: RolloutGroup, *, is_held_out: bool = False) -> None:
         """Count a group."""
-        self.table.add(step, group)
+        self.table.add(step, group, is_held_out=is_held_out)
         for rollout in group.rollouts:
             self.outcomes[str(rollout.outcome)] += 1
             if rollout.reward is not None:
@@ -39,12 +39,13 @@ class Tally:
                 add_stages(self.stages, step, rollout.reward)
 
 
-def tally(files: list[tuple[int, Path]], notes: list[str]) -> Tally:
+def tally(files: list[tuple[int, Path]], notes: list[str], *, is_held_out: bool = False) -> Tally:
     """Count the rollouts of files.
 
     Args:
         files: Step and path, in order.
         notes: Takes a sentence if some cannot be read.
+        is_held_out: Whether they are of evaluations, in which a screened rollout is a failure.
     """
     found, broken = Tally(), list[DataError]()
     for number, (step, path) in enumerate(files):
@@ -54,7 +55,7 @@ def tally(files: list[tuple[int, Path]], notes: list[str]) -> Tally:
             broken.append(error)
             continue
         for group in groups:
-            found.add(step, group)
+            found.add(step, group, is_held_out=is_held_out)
             if number >= len(files) - LAST_STEPS:
                 name = f"step {step} · {plain(group.task.task_id[-MAX_NAME_CHARS:])} · {group.index}"
                 found.last_groups[name] = [r.reward.total for r in group.valid_rollouts if r.reward is not None]

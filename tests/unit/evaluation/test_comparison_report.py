@@ -29,6 +29,10 @@ def test_a_gain_is_named_with_its_tasks_and_shown(tmp_path, capsys):
     assert (len(data["gained"]), data["lost"], data["success"]["test"]["p"]) == (10, [], 2 / 2**10)
     markdown = (page.parent / "comparison.md").read_text()
     assert "| succeeds more often | 10 | t0, t1, t2, t3" in markdown
+    header, _, success = [line for line in markdown.splitlines() if line.startswith("|")][:3]
+    told = dict(zip(header.replace("\\", "").split(" | "), success.split(" | "), strict=True))
+    assert (told["rose"], told["fell"]) == ("10", "0")
+    assert float(told["d_z"]) == pytest.approx(data["success"]["effect_size"], rel=0.01)
     assert page.read_text().count("<svg") == 4
 
 

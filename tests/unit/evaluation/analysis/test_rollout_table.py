@@ -1,6 +1,7 @@
 """Figures of rollouts as columns, against numbers worked out by hand."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ from groups import make_rollout
 from recorded_run import group_of, judged
 
 from skyrl_nat.evaluation.analysis.rollout_table import RolloutTable, correlations, part_weights
+from skyrl_nat.evaluation.scores import score_of
+from skyrl_nat.types import Outcome
 
 
 def table(*groups, step: int = 1) -> RolloutTable:
@@ -20,6 +23,18 @@ def table(*groups, step: int = 1) -> RolloutTable:
 def test_only_rollouts_with_a_verdict_count():
     found = table(group_of(0, [judged("a", 1.0), make_rollout("b", None), judged("c", math.nan)]))
     assert (len(found), found.column("reward").tolist()) == (1, [1.0])
+
+
+def test_a_screened_rollout_of_a_held_out_task_is_a_failure_as_in_evaluations():
+    screened = replace(judged("b", 1.0, is_success=True), outcome=Outcome.SCREENED)
+    group = group_of(0, [judged("a", 1.0, is_success=True), screened])
+    found = RolloutTable()
+    found.add(1, group, is_held_out=True)
+    score = score_of(group)
+    assert score is not None
+    assert found.column("success").mean() == score.success == 0.5
+    assert found.column("reward").mean() == score.reward == 0.5
+    assert len(table(group)) == 1, "no part of training"
 
 
 def test_a_part_that_a_rollout_has_none_of_is_unknown():
