@@ -130,13 +130,11 @@ def cpu_seconds(roots: Mapping[str, set[int]]) -> dict[str, float]:
     """
     found = {process.pid: process.info for process in psutil.process_iter(["ppid", "cpu_times"])}
     used = dict.fromkeys(roots, 0.0)
-    for pid, info in found.items():
-        above = [pid]
-        while above[-1] in found:
-            above.append(found[above[-1]]["ppid"])
-        for role, pids in roots.items():
-            if pids.intersection(above):
-                used[role] += sum(info["cpu_times"][:4])
+    for role, pids in roots.items():
+        for above, info in found.items():
+            while above in found and above not in pids:
+                above = found[above]["ppid"]
+            used[role] += sum(info["cpu_times"][:4]) if above in pids else 0.0
     return used
 
 

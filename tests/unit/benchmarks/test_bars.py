@@ -16,18 +16,9 @@ import psutil
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
+NAMES = "async_vs_sync bars large_model lognormal_story scaling story_run validators_wait weight_push"
 async_vs_sync, bars, large_model, lognormal_story, scaling, story_run, validators_wait, weight_push = map(
-    importlib.import_module,
-    (
-        "async_vs_sync",
-        "bars",
-        "large_model",
-        "lognormal_story",
-        "scaling",
-        "story_run",
-        "validators_wait",
-        "weight_push",
-    ),
+    importlib.import_module, NAMES.split()
 )
 
 
@@ -140,17 +131,19 @@ def test_cards_are_split_between_engines_and_policy(monkeypatch):
     assert {"cluster.num_engines=1", "cluster.num_gpus_per_engine=4", "cluster.num_policy_ranks=4"} <= set(spread)
 
 
-WORK = "import sys, time\nwhile time.process_time() < 0.3: pass\n"
+WORK = "import sys, time\nwhile time.process_time() < 0.5: pass\n"
 
 
 def test_cpu_seconds_are_of_all_processes_below_also_of_those_that_ended():
-    ended = f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {WORK!r}])\nprint(flush=True); input()"
+    ended = (
+        f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {WORK!r}])\nprint(flush=True); sys.stdin.read()"
+    )
     pipe = subprocess.PIPE
     with subprocess.Popen([sys.executable, "-c", ended], stdin=pipe, stdout=pipe) as process:
         process.stdout.readline()
         used = validators_wait.cpu_seconds({"reward": {process.pid}, "environment": set()})
         process.stdin.close()
-    assert 0.3 <= used["reward"] < 3
+    assert 0.4 < used["reward"] < 3, "in ticks of 10 ms"
     assert used["environment"] == 0
 
 

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -74,48 +73,35 @@ def test_every_bar_is_called_and_one_that_fails_does_not_stop_the_others(tmp_pat
     assert calls["p6"][1] == "/models/small"
 
 
-class Caught(list[list[str]]):
-    """The overrides of runs that would have been started."""
-
-    def take(self, overrides: list[str]) -> None:
-        """Keep them, and end the run before it begins."""
-        self.append(overrides)
-        raise RuntimeError("caught")
-
-
 @pytest.fixture
-def caught(monkeypatch: pytest.MonkeyPatch) -> Caught:
-    """Have eight H100 by name, and catch every run of a benchmark."""
-    found = Caught()
-    starts = {
-        "train": lambda folder, overrides, *args, **kwargs: found.take(overrides),
-        "in_open_run": lambda overrides, *args: found.take(overrides),
-    }
+def caught(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Have eight H100 by name, and the overrides of runs that are not started."""
+    found: list[list[str]] = []
+
+    def start(*arguments: object, **_: object) -> None:
+        found.append(next(each for each in arguments if isinstance(each, list)))
+        raise RuntimeError("not started")
+
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 8)
     monkeypatch.setattr("torch.cuda.get_device_name", lambda: "NVIDIA H100 80GB HBM3")
     monkeypatch.setenv("LOGNORMAL_MEAN", "")
     for name in ("story_run", "large_model", "weight_push", "async_vs_sync", "validators_wait"):
         module = importlib.import_module(name)
-        for start in starts.keys() & vars(module).keys():
-            monkeypatch.setattr(module, start, starts[start])
-    monkeypatch.setattr(importlib.import_module("validators_wait").Watch, "count_all", lambda self: None)
+        for call in {"train", "in_open_run"} & vars(module).keys():
+            monkeypatch.setattr(module, call, start)
+    monkeypatch.setattr("validators_wait.Watch.count_all", lambda self: None)
     return found
-
-
-def script_of(call: list[str]) -> ModuleType:
-    """Return the script of a command."""
-    return importlib.import_module(Path(call[0]).stem)
 
 
 @pytest.mark.parametrize("bar", EIGHT_CARDS)
 def test_runs_on_eight_cards_find_places_and_memory(
-    tmp_path: Path, caught: Caught, monkeypatch: pytest.MonkeyPatch, bar: str
+    tmp_path: Path, caught: list[list[str]], monkeypatch: pytest.MonkeyPatch, bar: str
 ) -> None:
     assert run(tmp_path, str(tmp_path), "/models/smollm2-135m", bar).returncode == 0
     call = (tmp_path / f"{bar}.log").read_text().split()
     monkeypatch.setattr(sys, "argv", call)
-    assert script_of(call).main() == 0
+    assert importlib.import_module(Path(call[0]).stem).main() == 0
     assert len(caught) == EIGHT_CARDS[bar]
     for overrides in caught:
         config = load_config(overrides)
