@@ -15,15 +15,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from planned import plan, story
+
 from skyrl_nat.config.load import load_config
 from skyrl_nat.config.run import RunConfig
 from skyrl_nat.planning.hardware import Cpu, cpu_machine
 from skyrl_nat.planning.memory import CONTEXT_GIB
-from skyrl_nat.planning.model_shape import find_decoder
-from skyrl_nat.planning.plan import Setting, estimate
+from skyrl_nat.planning.plan import Setting
 from skyrl_nat.planning.rates import Machine, machine_of
 from skyrl_nat.planning.roofline import Roofline
-from skyrl_nat.planning.workload import Workload, guess_workload
+from skyrl_nat.planning.workload import guess_workload
 
 HERE = Path(__file__).resolve().parent
 RESULTS, PAGE = HERE / "results", HERE / "README.md"
@@ -31,8 +32,6 @@ OUTPUT = RESULTS / "plan_against_reality.json"
 BEGIN, END = "<!-- plan -->", "<!-- end of plan -->"
 BARS = {"step": 0.25, "memory": 0.15, "push": 0.25}
 """By how much a prediction may be off."""
-STORY_PROMPT = 47
-"""Tokens of the story family's prompt."""
 LEFT_OUT = ("model.path", "environment", "name=", "root_dir", "rollout.harness", "rollout.stop")
 """What needs files of the machine that measured, and changes no prediction."""
 MODELS = {"smollm2": "smollm2-135m", "q15": "qwen2.5-1.5b", "q7": "qwen2.5-7b"}
@@ -84,11 +83,6 @@ def model_of(overrides: list[str]) -> str:
 def parts_of(run: dict[str, Any]) -> dict[str, float]:
     """Return the seconds of the stages that are predicted."""
     return {name: run[name] for name in ("rollout", "train", "push") if name in run}
-
-
-def story(tokens: float, *, longest: float = 256, spread: float = 0.2) -> dict[str, float]:
-    """Return lengths on the story family; its rollouts mostly have all their tokens."""
-    return {"prompt_tokens": STORY_PROMPT, "sampled_tokens": tokens, "longest_tokens": longest, "spread": spread}
 
 
 def trainer_cases() -> Iterator[Case]:
@@ -261,10 +255,7 @@ def predict(case: Case) -> tuple[dict[str, float], dict[str, float]]:
     """Return what a plan says, by quantity and by stage."""
     config = load_config([text for text in case.overrides if not text.startswith(LEFT_OUT)])
     config.environment.family = "nat_agent" if case.name == "P8" else config.environment.family
-    setting = Setting(
-        decoder=find_decoder(case.model), machine=case.machine, workload=Workload(**case.lengths), num_steps=13
-    )
-    found = estimate(config, setting)
+    setting, found = plan(config, case.model, case.machine, case.lengths)
     stages = {"rollout": found.seconds.rollout, "train": found.seconds.train, "push": found.seconds.push}
     if case.is_trainer_alone:
         return {"step": compute_s(config, setting), "memory": alone_gib(found)}, {}

@@ -5,11 +5,12 @@
 #
 #   one card    p1 p1-1.5b p2 p2-1.5b p3 p4 p6 sources engine-start presets
 #   two cards   p4 p5 p7 p8 p8-apart (SKYRL_NAT_SANDBOX_PYTHON names an interpreter with NAT)
+#   eight cards i1 i2 i3 i3-apart i4 i5 (settings that a plan says fit 80 GB a card; none has been run on eight)
 #
-# Writes OUT/BAR.json and OUT/BAR.log; random models of 1.5B and 7B are made in OUT/models once. A bar that fails does not
-# stop the others; the exit code is then 1. TRL must be there for p2 and p2-1.5b (benchmarks/requirements.txt).
+# Writes OUT/BAR.json and OUT/BAR.log; random models of 1.5B, 7B and 32B are made in OUT/models once. A bar that fails
+# does not stop the others; the exit code is then 1. TRL must be there for p2 and p2-1.5b (benchmarks/requirements.txt).
 set -uo pipefail
-[ $# -ge 3 ] || { sed -n '2,10p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,11p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 export PYTHONPATH="$here/..${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 out=$1 smollm2=$2
@@ -28,6 +29,12 @@ beside=(engine.sleep=false engine.gpu_memory_fraction=0.08)
 # One token in 217 of a random model holds a z, which ends a turn as a real model would.
 judges=(--workers 8 environment.sandbox.num_servers=4 'rollout.stop=["z"]'
   rollout.max_new_tokens=1500 rollout.max_total_tokens=8192)
+# 32B over eight cards, the policy in host memory while engines play; a rollout waits long for its turn.
+large=(model=qwen25_coder_32b model.sequence_parallel_size=8 cluster.start_timeout_s=1800 engine.start_timeout_s=1800
+  engine.request_timeout_s=7200 rollout.rollout_timeout_s=7200)
+# Apart, four cards hold no AdamW of 32B in fp32.
+half=(model=qwen25_coder_32b model.offload=none model.dtype=bfloat16 cluster.start_timeout_s=1800
+  engine.start_timeout_s=1800 trainer.micro_batch_tokens=1024)
 
 measure() {
   local bar=$1
@@ -41,9 +48,20 @@ measure() {
     p4) set -- weight_push.py "$(model qwen2.5-1.5b)" ;;
     p5) set -- async_vs_sync.py "$smollm2" ;;
     p6) set -- logprob_gap.py "$smollm2" ;;
-    p7) set -- seven_b.py "$(model qwen2.5-7b)" ;;
+    p7) set -- large_model.py "$(model qwen2.5-7b)" ;;
     p8) set -- validators_wait.py "$(model qwen2.5-1.5b)" --steps 5 "${judges[@]}" ;;
     p8-apart) set -- validators_wait.py "$(model qwen2.5-1.5b)" --apart --steps 5 "${judges[@]}" ;;
+    i1) set -- large_model.py "$(model qwen2.5-32b)" --bar I1 --gpus 8 --gpus-per-engine 4 --gpu-memory-fraction 0.7 \
+      --tasks 64 --tokens 7936 --steps 3 --limit-s 7200 "${large[@]}" ;;
+    i2) set -- scaling.py "$(model qwen2.5-1.5b)" "${quick[@]}" ;;
+    i3) set -- weight_push.py "$(model qwen2.5-32b)" --bar I3 --variants colocated --gpus 8 --gpus-per-engine 4 \
+      --limit-s 3600 "${large[@]}" ;;
+    i3-apart) set -- weight_push.py "$(model qwen2.5-32b)" --bar I3 --variants apart --gpus 8 --gpus-per-engine 4 \
+      --limit-s 3600 "${half[@]}" ;;
+    i4) set -- async_vs_sync.py "$(model qwen2.5-1.5b)" --bar I4 --splits 4+4 6+2 --tasks 64 --mean 512 \
+      --limit-s 1800 rollout.max_concurrent_rollouts=1536 trainer.micro_batch_tokens=16384 "${quick[@]}" ;;
+    i5) set -- validators_wait.py "$smollm2" --bar I5 --gpus 8 --as-played --steps 10 --tasks 64 --workers 16 \
+      --limit-s 3600 environment.sandbox.num_servers=4 "${quick[@]}" ;;
     sources) set -- logprob_sources.py "$smollm2" ;;
     engine-start) set -- engine_start.py "$smollm2" ;;
     presets) set -- preset_runs.py "$smollm2" --streams 4 model.fp32_head=true model.fp32_residual=true ;;

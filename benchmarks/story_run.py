@@ -35,24 +35,27 @@ class TrainedRun:
     alarms: list[str]
 
 
-def layout(*, num_gpus: int, is_apart: bool = False) -> list[str]:
+def layout(*, num_gpus: int, is_apart: bool = False, num_policy_ranks: int = 0, gpus_per_engine: int = 1) -> list[str]:
     """Return overrides for bf16 with vLLM on the first GPUs of this machine, or for one CPU where it has none.
 
     Args:
-        num_gpus: Policy ranks and engines, one of each on every GPU; with `is_apart` one half of the GPUs each.
+        num_gpus: In all. Each has a policy rank and a part of an engine; with `is_apart` one of the two.
         is_apart: Engines on cards of their own.
+        num_policy_ranks: With `is_apart`; the other cards are the engines'. 0 takes half.
+        gpus_per_engine: Over which an engine is spread (tensor parallel).
     """
     if not torch.cuda.is_available():
         placement = "disaggregated" if is_apart else "colocated"
         return ["engine=vllm", "cluster=cpu", "weight_sync=gloo", f"cluster.placement={placement}"]
-    each = num_gpus // 2 if is_apart else num_gpus
+    ranks = (num_policy_ranks or num_gpus // 2) if is_apart else num_gpus
     return [
         "engine=vllm_gpu",
         "cluster=h100x1",
         "model.compute_dtype=bfloat16",
         f"cluster.num_gpus_per_node={num_gpus}",
-        f"cluster.num_policy_ranks={each}",
-        f"cluster.num_engines={each}",
+        f"cluster.num_policy_ranks={ranks}",
+        f"cluster.num_engines={(num_gpus - ranks if is_apart else num_gpus) // gpus_per_engine}",
+        f"cluster.num_gpus_per_engine={gpus_per_engine}",
         *(
             ["weight_sync=nccl", "cluster.placement=disaggregated", "engine.gpu_memory_fraction=0.85"]
             if is_apart
@@ -105,7 +108,7 @@ def story_overrides(name: str, folder: Path, num_steps: int, num_tasks: int = 0)
     ]
 
 
-ACCOUNT = ("time/", "gpu/", "throughput/", "push/")
+ACCOUNT = ("time/", "gpu/", "throughput/", "push/", "train/mfu", "step/mfu", "rollout/bandwidth_share")
 QUIET = ("evaluation.before_and_after=false", "checkpoint.save_final=false", "tracking.backends=[jsonl]")
 
 

@@ -27,6 +27,7 @@ def test_steps_ahead_train_the_rollouts_that_were_planned(tmp_path):
     result = measure(tmp_path, "async_vs_sync.py", *small)
     variants = result["raw"]["variants"]
     assert result["value"] == variants["s0"]["step_mean_s"] / variants["s1"]["step_mean_s"]
+    assert all(row["plan"]["seconds"]["step"] > 0 for row in variants.values())
     assert [variants[name]["staleness_max"] for name in ("s0", "s1")] == [0.0, 1.0]
     assert all(0.7 < row["trained_over_planned"] <= 1 and not row["error"] for row in variants.values())
     assert abs(variants["s1"]["trained_over_planned"] - variants["s0"]["trained_over_planned"]) < 0.05
@@ -45,6 +46,23 @@ def test_a_gap_is_that_of_rounding_in_fp32(tmp_path):
         found = result["raw"][name]
         assert found["rollouts"] == 8
         assert 0 <= found["mean"] <= found["quantiles"]["0.99"] <= found["max"] < 1e-3
+
+
+def test_a_run_is_held_against_its_plan(tmp_path):
+    small = ("--tasks", "1", "--rollouts", "2", "--tokens", "8", "--steps", "1", "--bar", "I1")
+    raw = measure(tmp_path, "large_model.py", *small)["raw"]
+    assert (raw["error"], raw["num_steps"]) == ("", 1)
+    assert raw["plan"]["peak_gib"] > 0
+    assert raw["plan"]["seconds"].keys() >= {"rollout", "train", "push", "step"}
+
+
+def test_scaling_gives_every_card_the_same_work(tmp_path):
+    small = ("--cards", "1", "2", "--tasks", "1", "--rollouts", "2", "--tokens", "8", "--steps", "1")
+    result = measure(tmp_path, "scaling.py", *small)
+    runs, found = result["raw"]["runs"], result["raw"]["efficiencies"]
+    assert [f"trainer.tasks_per_step={number}" in runs[number]["overrides"] for number in ("1", "2")] == [True, True]
+    assert found["1"] == {"train": 1, "rollout": 1}
+    assert result["value"] == min(found["2"]["train"] / 0.9, found["2"]["rollout"] / 0.95) > 0
 
 
 def test_presets_are_run_and_a_bad_end_is_counted(tmp_path):

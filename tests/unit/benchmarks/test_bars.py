@@ -16,8 +16,9 @@ import psutil
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[3] / "benchmarks"))
-bars, lognormal_story, seven_b, story_run, validators_wait, weight_push = map(
-    importlib.import_module, ("bars", "lognormal_story", "seven_b", "story_run", "validators_wait", "weight_push")
+NAMES = "async_vs_sync bars large_model lognormal_story scaling story_run validators_wait weight_push"
+async_vs_sync, bars, large_model, lognormal_story, scaling, story_run, validators_wait, weight_push = map(
+    importlib.import_module, NAMES.split()
 )
 
 
@@ -71,10 +72,10 @@ def test_lengths_are_lognormal_cut_at_eight_means_and_the_same_in_every_run():
 
 def test_the_bar_of_pushes_wants_both_layouts():
     quick, slow = {"median_s": 0.3}, {"median_s": 0.6}
-    assert weight_push.verdict({"colocated": quick}) == (0.3, "s of the slower push, measured: colocated", True)
-    assert weight_push.verdict({"colocated": quick, "apart": quick})[::2] == (0.3, True)
-    assert weight_push.verdict({"colocated": quick, "apart": slow})[::2] == (0.6, False)
-    assert weight_push.verdict({"colocated": quick, "apart": {"error": "x"}})[::2] == (None, False)
+    assert weight_push.verdict({"colocated": quick}, 0.5) == (0.3, "s of the slower push, measured: colocated", True)
+    assert weight_push.verdict({"colocated": quick, "apart": quick}, 0.5)[::2] == (0.3, True)
+    assert weight_push.verdict({"colocated": quick, "apart": slow}, 0.5)[::2] == (0.6, False)
+    assert weight_push.verdict({"colocated": quick, "apart": {"error": "x"}}, 0.5)[::2] == (None, False)
 
 
 def test_the_work_of_a_step_goes_to_the_trainer_and_to_the_peer_alike():
@@ -89,14 +90,61 @@ def test_the_work_of_a_step_goes_to_the_trainer_and_to_the_peer_alike():
 
 def test_slope_is_of_the_card_that_grows_most():
     flat, growing = [100.0] * 4, [100.0, 101.0, 102.0, 103.0]
-    assert seven_b.slope(list(zip(flat, flat, strict=True))) == 0.0
-    assert seven_b.slope(list(zip(flat, growing, strict=True))) == pytest.approx(1 / 101.5)
+    assert large_model.slope(list(zip(flat, flat, strict=True))) == 0.0
+    assert large_model.slope(list(zip(flat, growing, strict=True))) == pytest.approx(1 / 101.5)
 
 
 def test_peaks_are_by_step_and_card():
-    watch = seven_b.MemoryWatch(Path("nowhere"))
+    watch = large_model.MemoryWatch(Path("nowhere"))
     watch.samples = [(0.0, 0, [1.0, 5.0]), (0.5, 0, [3.0, 4.0]), (1.0, 1, [2.0, 2.0])]
     assert watch.peaks() == [[3.0, 5.0], [2.0, 2.0]]
+
+
+def test_a_peak_is_held_against_the_plan_of_a_run_that_ended_well():
+    raw = {"plan": {"peak_gib": 70.0}, "step_peaks_gib": [[60.0, 77.0], [61.0, 62.0]], "error": "", "num_steps": 2}
+    assert large_model.verdict("I1", raw, 2)[::3] == (pytest.approx(1.1), True)
+    assert not large_model.verdict("I1", raw, 3)[-1], "a step is missing"
+    assert not large_model.verdict("I1", {**raw, "plan": {"peak_gib": 60.0}}, 2)[-1], "28 % off"
+    assert not large_model.verdict("I1", {**raw, "error": "exit code 1"}, 2)[-1]
+    assert large_model.verdict("I1", {"error": "x"}, 2)[::3] == (None, False)
+    assert large_model.verdict("P7", {"slope": -0.005, "error": ""}, 2)[::3] == (-0.005, True)
+
+
+def test_scaling_is_of_tokens_a_second_and_card_and_its_worst_part_counts():
+    one, two, four = (
+        {"completion_tokens": n, "train": t, "rollout": r} for n, t, r in ((9, 1, 3), (9, 1, 4), (18, 2, 6))
+    )
+    found = scaling.efficiencies({1: one, 2: two, 4: four})
+    assert found == {1: {"train": 1, "rollout": 1}, 2: {"train": 1, "rollout": 0.75}, 4: {"train": 1, "rollout": 1}}
+    assert scaling.verdict(found) == 0.75 / 0.95
+    assert scaling.verdict({}) is scaling.verdict({1: found[1]}) is None
+
+
+def test_cards_are_split_between_engines_and_policy(monkeypatch):
+    monkeypatch.setattr(story_run.torch.cuda, "is_available", lambda: True)
+    found = async_vs_sync.places(["4+4", "6+2"], ["s0", "s2", "colocated"])
+    assert list(found) == ["4+4-s0", "4+4-s2", "colocated", "6+2-s0", "6+2-s2"]
+    assert {"cluster.num_engines=6", "cluster.num_policy_ranks=2", "trainer.staleness=2"} <= set(found["6+2-s2"])
+    assert {"cluster.num_engines=8", "cluster.num_policy_ranks=8", "trainer.staleness=0"} <= set(found["colocated"])
+    assert list(async_vs_sync.places(["1+1"], ["s1"])) == ["s1"]
+    spread = story_run.layout(num_gpus=8, is_apart=True, gpus_per_engine=4)
+    assert {"cluster.num_engines=1", "cluster.num_gpus_per_engine=4", "cluster.num_policy_ranks=4"} <= set(spread)
+
+
+WORK = "import sys, time\nwhile time.process_time() < 0.5: pass\n"
+
+
+def test_cpu_seconds_are_of_all_processes_below_also_of_those_that_ended():
+    ended = (
+        f"import subprocess, sys\nsubprocess.run([sys.executable, '-c', {WORK!r}])\nprint(flush=True); sys.stdin.read()"
+    )
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", ended], stdin=pipe, stdout=pipe) as process:
+        process.stdout.readline()
+        used = validators_wait.cpu_seconds({"reward": {process.pid}, "environment": set()})
+        process.stdin.close()
+    assert 0.4 < used["reward"] < 3, "in ticks of 10 ms"
+    assert used["environment"] == 0
 
 
 def test_an_engine_waits_for_a_verdict_only_while_it_has_no_request(monkeypatch):
