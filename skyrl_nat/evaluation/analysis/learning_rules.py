@@ -2,7 +2,9 @@
 
 from skyrl_nat.evaluation.analysis.findings import Finding, Severity, interval
 from skyrl_nat.evaluation.analysis.material import REWARD, Material, PartChange
-from skyrl_nat.evaluation.analysis.series import MIN_PAIRS, MIN_POINTS, Direction, Series, Trend, trend_of
+from skyrl_nat.evaluation.analysis.rollout_table import MIN_PAIRS
+from skyrl_nat.evaluation.analysis.series import MIN_POINTS, Direction, Series, Trend, trend_of
+from skyrl_nat.evaluation.verdict import Decision
 
 SMALL_SHARE = 0.1
 """A change of the reward by less than this share of the rewards' spread in a batch would not be worth a run."""
@@ -46,14 +48,15 @@ def held_out(material: Material) -> list[Finding]:
     if found is None:
         sentence = f"Cannot tell whether held-out tasks fare better: under {MIN_PAIRS} were played twice."
         return [Finding("held_out", Severity.NOTE, sentence)]
+    measure = found.measure
     change = (
-        f"from {found.first:.3g} to {found.last:.3g} between steps {found.first_step} and {found.last_step} "
-        f"(change {interval(found.low, found.high)} on {found.num_pairs} tasks)"
+        f"from {measure.before:.3g} to {measure.after:.3g} between steps {found.first_step} and {found.last_step} "
+        f"(change {interval(measure.interval.low, measure.interval.high)} on {measure.num_tasks} tasks)"
     )
     severity, sentence = Severity.NOTE, f"Cannot tell whether held-out success changes: {change}."
-    if found.low > 0:
+    if found.decision is Decision.better:
         sentence = f"Held-out success rises {change}."
-    elif found.high < 0:
+    elif found.decision is Decision.worse:
         severity = Severity.PROBLEM
         sentence = f"Held-out success falls {change}. Take the best checkpoint, not the last."
     return [Finding("held_out", severity, sentence, found.to_dict())]
@@ -65,7 +68,7 @@ def over_fitting(material: Material) -> list[Finding]:
     if gap.num_points == 0:
         return []
     paired = material.held_out.table.paired("reward")
-    is_rising = others.direction is Direction.RISES or (paired is not None and paired.low > 0)
+    is_rising = others.direction is Direction.RISES or (paired is not None and paired.decision is Decision.better)
     evidence = {**gap.to_dict(), "held_out_change": others.change, "held_out_p": others.p_value}
     if gap.num_points < MIN_POINTS:
         sentence = f"Cannot tell whether it over-fits: {gap.num_points} evaluations, {MIN_POINTS} are needed."

@@ -8,15 +8,45 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from skyrl_nat.evaluation.analysis.series import PairedChange, paired_change
+from skyrl_nat.evaluation.analysis.findings import Evidence
+from skyrl_nat.evaluation.measures import ComparisonSettings, Measure, Values, measures_of
 from skyrl_nat.evaluation.scores import judged, success
 from skyrl_nat.evaluation.scores import reward as reward_of
+from skyrl_nat.evaluation.verdict import Decision, verdict_of
 from skyrl_nat.types import RolloutGroup
 
+MIN_PAIRS = 8
+"""Of a comparison of the same tasks: under it, one task decides."""
 FLAT = 1e-8
 """Rewards of a group that differ by less are equal."""
 GOOD_FIT = 0.9
 """Share of the total's variance from which on the weights of its parts are known: under it they do not make it up."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairedChange:
+    """How the same tasks fare at two steps."""
+
+    first_step: int
+    last_step: int
+    measure: Measure
+    """First step before, last step after."""
+    decision: Decision
+
+    def to_dict(self) -> Evidence:
+        """Return it as evidence."""
+        found = self.measure
+        return {
+            "first_step": self.first_step,
+            "last_step": self.last_step,
+            "n": found.num_tasks,
+            "first": found.before,
+            "last": found.after,
+            "change": found.difference,
+            "low": found.interval.low,
+            "high": found.interval.high,
+            "p": found.test.p,
+        }
 
 
 class RolloutTable:
@@ -88,15 +118,21 @@ class RolloutTable:
         }
 
     def paired(self, name: str) -> PairedChange | None:
-        """Return how the tasks that both the first and the last step have changed in a column; None of too few."""
+        """Return how the tasks that both the first and the last step have changed in `success` or `reward`.
+
+        The tests are those of a comparison; None of fewer tasks than `MIN_PAIRS`.
+        """
         steps = np.unique(self.column("step"))
         if len(steps) < 2:
             return None
         first, last = (self._task_means(name, step) for step in (steps[0], steps[-1]))
         tasks = sorted(first.keys() & last.keys())
-        return paired_change(
-            (int(steps[0]), int(steps[-1])), [first[task] for task in tasks], [last[task] for task in tasks]
-        )
+        if len(tasks) < MIN_PAIRS:
+            return None
+        before, after = ([means[task] for task in tasks] for means in (first, last))
+        settings = ComparisonSettings()
+        [measure] = measures_of([Values(name=name, before=before, after=after, is_share=name == "success")], settings)
+        return PairedChange(int(steps[0]), int(steps[-1]), measure, verdict_of(measure, settings).decision)
 
     def _task_means(self, name: str, step: float) -> Mapping[int, float]:
         rows = self.column("step") == step

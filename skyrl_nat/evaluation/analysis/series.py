@@ -1,7 +1,7 @@
 """Numbers over steps, and whether they change: nothing is said of a change that chance could have made."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -16,8 +16,6 @@ MIN_POINTS = 9
 """Of a trend: three in each third, the fewest of which a spread can be told."""
 MAX_POINTS = 200
 """Of a picture or a test: of more, blocks are averaged; a picture shows no more, and all pairs would take long."""
-MIN_PAIRS = 8
-"""Of a comparison of the same tasks: under it, one task decides."""
 CONFIDENCE = 0.95
 
 
@@ -125,55 +123,6 @@ def trend_of(series: Series, *, alpha: float = ALPHA) -> Trend:
     elif p_value < alpha and rho < 0 and high < 0:
         direction = Direction.FALLS
     return Trend(len(points), float(early.mean()), float(late.mean()), change, low, high, rho, p_value, direction)
-
-
-@dataclass(frozen=True, slots=True)
-class PairedChange:
-    """How the same tasks fare at two steps."""
-
-    first_step: int
-    last_step: int
-    num_pairs: int
-    first: float
-    last: float
-    low: float
-    """Lower bound of the mean difference, 95 %."""
-    high: float
-    p_value: float
-
-    @property
-    def change(self) -> float:
-        """Mean difference."""
-        return self.last - self.first
-
-    def to_dict(self) -> Evidence:
-        """Return it as evidence."""
-        return {
-            "first_step": self.first_step,
-            "last_step": self.last_step,
-            "n": self.num_pairs,
-            "first": self.first,
-            "last": self.last,
-            "change": self.change,
-            "low": self.low,
-            "high": self.high,
-            "p": self.p_value,
-        }
-
-
-def paired_change(steps: tuple[int, int], first: Sequence[float], last: Sequence[float]) -> PairedChange | None:
-    """Return the change of the same tasks between two steps (paired t); None of fewer than `MIN_PAIRS`."""
-    before, after = np.array(first), np.array(last)
-    if len(before) < MIN_PAIRS:
-        return None
-    difference = after - before
-    centre, error = float(difference.mean()), float(difference.std(ddof=1)) / math.sqrt(len(difference))
-    half, p_value = 0.0, float(centre == 0)
-    if error > 0:
-        half = _quantile(len(difference) - 1) * error
-        p_value = 2 * float(stats.t.sf(abs(centre) / error, len(difference) - 1))
-    means = float(before.mean()), float(after.mean())
-    return PairedChange(*steps, len(before), *means, centre - half, centre + half, p_value)
 
 
 def _interval(early: np.ndarray, late: np.ndarray) -> tuple[float, float]:

@@ -10,6 +10,7 @@ from recorded_run import group_of, judged
 
 from skyrl_nat.evaluation.analysis.rollout_table import RolloutTable, correlations, part_weights
 from skyrl_nat.evaluation.scores import score_of
+from skyrl_nat.evaluation.verdict import Decision
 from skyrl_nat.types import Outcome
 
 
@@ -100,5 +101,40 @@ def test_pairs_are_tasks_of_the_first_and_the_last_step():
                 found.add(step, group_of(task, [judged("a", reward + task / 100)], f"t{task}"))
     pairs = found.paired("reward")
     assert pairs is not None
-    assert (pairs.first_step, pairs.last_step, pairs.num_pairs) == (0, 9, 8)
-    assert pairs.change == pytest.approx(0.5)
+    assert (pairs.first_step, pairs.last_step, pairs.measure.num_tasks) == (0, 9, 8)
+    assert pairs.measure.difference == pytest.approx(0.5)
+
+
+def twice(before: list[float], after: list[float]) -> RolloutTable:
+    """Return tasks with one rollout each at steps 0 and 9; those that earn 1 succeed."""
+    found = RolloutTable()
+    for step, rewards in ((0, before), (9, after)):
+        for number, worth in enumerate(rewards):
+            rollout = judged(f"{step}-{number}", worth, is_success=worth == 1.0)
+            found.add(step, group_of(number, [rollout], task_id=f"t{number}"), is_held_out=True)
+    return found
+
+
+def test_the_same_tasks_are_compared_as_a_comparison_does():
+    """Four of twelve that rise are no rise of success: a t-interval says so, the exact test does not."""
+    found = twice([0.0] * 12, [1.0] * 4 + [0.0] * 8).paired("success")
+    assert found is not None
+    assert (found.decision, found.measure.test.p) == (Decision.cannot_tell, 2 / 2**4)
+    assert found.measure.interval.low == 0.0
+    assert found.to_dict()["n"] == 12
+    found = twice([0.0] * 12, [1.0] * 8 + [0.0] * 4).paired("success")
+    assert found is not None
+    assert (found.decision, found.measure.test.p) == (Decision.better, 2 / 2**8)
+    assert found.measure.interval.low > 0
+
+
+def test_all_tasks_alike_are_no_certainty():
+    found = twice([0.0] * 8, [1.0] * 8).paired("success")
+    assert found is not None
+    assert (found.decision, found.measure.test.p) == (Decision.better, 2 / 2**8)
+    assert found.measure.interval.low < 1.0 == found.measure.interval.high
+    same = twice([0.5] * 8, [0.5] * 8).paired("reward")
+    assert same is not None
+    assert (same.decision, same.to_dict()["p"]) == (Decision.no_difference, None)
+    assert same.measure.interval.low < 0 < same.measure.interval.high
+    assert twice([0.0] * 7, [1.0] * 7).paired("success") is None

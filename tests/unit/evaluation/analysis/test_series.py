@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from skyrl_nat.evaluation.analysis.series import MAX_POINTS, Direction, Series, paired_change, trend_of
+from skyrl_nat.evaluation.analysis.series import MAX_POINTS, Direction, Series, trend_of
 
 
 def series(values) -> Series:
@@ -62,20 +62,3 @@ def test_long_series_are_means_of_blocks_of_one_size():
     assert [len(block) for block in series(range(301)).blocks()] == [2] * 150 + [1]
     assert series(range(MAX_POINTS)).thinned().to_dict() == {step: step - 1.0 for step in range(1, MAX_POINTS + 1)}
     assert series([]).blocks() == []
-
-
-def test_the_same_tasks_are_compared_in_pairs():
-    first, last = [0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 0.0, 1.0, 1.0, 1.0, 1.0, 0.0]
-    found = paired_change((0, 9), first, last)
-    expected = stats.ttest_rel(last, first)
-    low, high = expected.confidence_interval(0.95)
-    assert found is not None
-    assert (found.num_pairs, found.first, found.last, found.change) == (8, 0.125, 0.75, 0.625)
-    assert [found.low, found.high, found.p_value] == pytest.approx([low, high, expected.pvalue])
-
-
-def test_few_or_equal_pairs_say_nothing():
-    assert paired_change((0, 9), [0.0] * 7, [1.0] * 7) is None
-    same = paired_change((0, 9), [0.5] * 8, [0.5] * 8)
-    assert same is not None
-    assert (same.low, same.high, same.p_value) == (0.0, 0.0, 1.0)
