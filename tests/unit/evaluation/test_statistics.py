@@ -208,6 +208,12 @@ def test_the_number_of_pairs_needed_is_the_smallest(difference: float, spread: f
         assert minimum_detectable_difference(spread, found - 1) > difference
 
 
+def test_more_pairs_than_an_integer_of_64_bits_holds_are_counted_too():
+    found = needed_pairs(1e-9, 3.0)
+    assert found is not None
+    assert found == pytest.approx((2.8016 * 3e9) ** 2, rel=1e-3)
+
+
 def test_no_number_of_pairs_shows_a_difference_of_zero():
     assert needed_pairs(0.0, 0.3) is None
     with pytest.raises(DataError, match="at least 2 pairs, got 1"):
