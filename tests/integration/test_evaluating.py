@@ -111,6 +111,21 @@ def test_a_models_folder_is_what_the_run_began_with(folder: Path):
     assert sorted((folder / "runs").iterdir()) == before
 
 
+def test_an_adapter_plays_as_the_run_that_trained_it(folder: Path):
+    small_run.run(folder, "name=adapted", "trainer.steps=3", "model.lora.rank=2", "optimizer.lr=0.3", *exact(folder))
+    own = [json.loads(line) for line in (folder / "runs" / "adapted" / "evaluations.jsonl").read_text().splitlines()]
+    command = [sys.executable, "-m", "skyrl_nat.cli", "export", str(folder / "runs" / "adapted"), str(folder / "lora")]
+    exporting = small_run.Running([*command, "--format", "lora"])
+    output, _ = exporting.communicate(timeout=240)
+    assert exporting.returncode == 0, output
+    evaluate(
+        folder, str(folder / "lora"), "--out", str(folder / "of_lora"), *small_run.arguments(folder), *exact(folder)
+    )
+    greedy = json.loads((folder / "of_lora" / "evaluation.json").read_text())["greedy"]
+    assert greedy["parts"] == own[-1]["parts"] != own[0]["parts"]
+    assert greedy["reward"]["value"] == own[-1]["reward"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [

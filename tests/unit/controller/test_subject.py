@@ -8,6 +8,7 @@ from tiny_model import make_tiny_model
 
 from skyrl_nat.checkpoint.manager import CheckpointManager
 from skyrl_nat.config.load import load_config, save_config
+from skyrl_nat.config.rollout import EngineKind
 from skyrl_nat.controller.subject import opened
 from skyrl_nat.errors import ConfigError
 from skyrl_nat.types import Task
@@ -70,6 +71,15 @@ def test_two_models_tasks_or_seeds_are_about_different_things(tmp_path):
     assert [name for name, value in about(one).items() if about(one, seed=1)[name] != value] == ["seed"]
     assert [name for name, value in about(one).items() if about(one, hidden="y")[name] != value] == ["tasks"]
     assert [name for name, value in about(one).items() if about(one, samples=4)[name] != value] == ["samples"]
+
+
+def test_a_gguf_file_is_played_by_its_own_engine_with_the_named_tokenizer(tmp_path):
+    model, file = make_tiny_model(tmp_path / "model"), tmp_path / "tiny.gguf"
+    file.write_bytes(b"GGUF")
+    with opened(str(file), "latest", [f"model.path={model}"]) as subject:
+        config = subject.config
+        assert (config.engine.kind, config.engine.gguf) == (EngineKind.gguf, str(file))
+        assert (config.model.path, subject.is_run, subject.name) == (str(model), False, "tiny.gguf")
 
 
 def test_a_checkpoint_is_asked_of_runs_only(tmp_path):
