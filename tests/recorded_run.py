@@ -37,10 +37,11 @@ def judged(name: str, total: float, *, text: str = "answer", num_tokens: int = 8
     return replace(rollout, reward=RewardResult(total=total, **values))
 
 
-def group_of(index: int, rollouts: Sequence[Rollout], task_id: str = "") -> RolloutGroup:
+def group_of(index: int, rollouts: Sequence[Rollout], task_id: str = "", *, family: str = "f") -> RolloutGroup:
     """Return a group of a task of its own."""
-    task = Task(task_id=task_id or f"task {index}", family="f", payload={})
-    return RolloutGroup(task=task, index=index, rollouts=list(rollouts))
+    task = Task(task_id=task_id or f"task {index}", family=family, payload={})
+    members = [replace(rollout, task=replace(rollout.task, family=family)) for rollout in rollouts]
+    return RolloutGroup(task=task, index=index, rollouts=members)
 
 
 def stages(**passed: bool | None) -> list[StageReport]:
@@ -79,7 +80,12 @@ class RecordedRun:
 
 
 def train_run(
-    folder: Path, play: Callable[[int, np.random.Generator], Rollout], *, num_steps: int = 30, **metrics: Any
+    folder: Path,
+    play: Callable[[int, np.random.Generator], Rollout],
+    *,
+    num_steps: int = 30,
+    family: str = "f",
+    **metrics: Any,
 ) -> RecordedRun:
     """Write a run of 4 groups of 4 rollouts a step.
 
@@ -87,11 +93,12 @@ def train_run(
         folder: To make.
         play: Returns a rollout of a step.
         num_steps: To train.
+        family: Of the tasks.
         metrics: As for `RecordedRun.train`, or functions of the step.
     """
     run, rng = RecordedRun(folder), np.random.default_rng(0)
     for step in range(1, num_steps + 1):
-        groups = [group_of(4 * step + i, [play(step, rng) for _ in range(4)]) for i in range(4)]
+        groups = [group_of(4 * step + i, [play(step, rng) for _ in range(4)], family=family) for i in range(4)]
         values = {name: value(step) if callable(value) else value for name, value in metrics.items()}
         run.train(step, groups, **values)
     return run

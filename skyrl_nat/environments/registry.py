@@ -13,6 +13,11 @@ FAMILIES: dict[str, str] = {
     "jira": "skyrl_nat.environments.jira.family:open_family",
 }
 """Name -> `module:function` of `(EnvironmentConfig) -> Family`, imported when it is asked for."""
+VISIBLE_PARTS: dict[str, str] = {
+    "nat_agent": "skyrl_nat.environments.nat_agent.rewards:VISIBLE_PARTS",
+    "task_dag": "skyrl_nat.environments.task_dag.rewards:VISIBLE_PARTS",
+}
+"""Name -> `module:constant` of the reward parts that a policy can earn without a hidden test; all others need one."""
 FOREIGN_PREFIX = "skyrl_gym/"
 GYMNASIUM_PREFIX = "gymnasium/"
 
@@ -45,3 +50,9 @@ def open_family(name: str, config: EnvironmentConfig) -> Family:
             f"or module:function, got {name!r} ({error}). Correct the name, or put its folder on PYTHONPATH"
         ) from error
     return opener(config)
+
+
+def visible_parts(name: str) -> frozenset[str] | None:
+    """Return the reward parts of a family that need no hidden test, None where the family does not say."""
+    module, _, attribute = VISIBLE_PARTS.get(name, "").partition(":")
+    return frozenset(getattr(importlib.import_module(module), attribute)) if module else None

@@ -17,6 +17,7 @@ COLUMNS = (
     *("", "tasks", "before", "after", "difference", "from", "to", "rose", "fell", "d_z"),
     *("p", "p corrected", "detectable", "tasks needed"),
 )
+SIDES = ("", "before", "from", "to", "after", "from", "to")
 MOST_IDS = 40
 """Of tasks in a list."""
 
@@ -39,6 +40,7 @@ def _blocks(found: Comparison, before: Source, after: Source, notes: list[str]) 
         Text(f"Verdict: {found.verdict.sentence}."),
         *(Text(f"Beware: {note}.") for note in notes),
         _table(measures, f"Paired on {found.num_tasks} tasks; intervals of {level} over tasks"),
+        _means(measures, f"Each side by itself, with its interval of {level} over tasks"),
         Text(f"Success: {found.success_verdict.sentence}. Reward: {found.reward_verdict.sentence}."),
     ]
     by = {
@@ -87,6 +89,18 @@ def _table(measures: Mapping[str, Measure], caption: str) -> Table:
         dict.fromkeys(f"{name}: {each.test.name}" for name, each in measures.items() if len(measures) < 4)
     )
     return Table(COLUMNS, rows, f"{caption}{f'. Tests: {tests}' if tests else ''}")
+
+
+def _means(measures: Mapping[str, Measure], caption: str) -> Table:
+    rows = [
+        [
+            name,
+            *(each.before, each.before_interval.low, each.before_interval.high),
+            *(each.after, each.after_interval.low, each.after_interval.high),
+        ]
+        for name, each in measures.items()
+    ]
+    return Table(SIDES, rows, caption)
 
 
 def _picture(kinds: Mapping[str, Measure], level: str) -> Figure:

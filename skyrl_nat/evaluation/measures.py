@@ -156,7 +156,7 @@ def _test(values: Values, settings: ComparisonSettings) -> PairedTest:
 
 def _measure(values: Values, test: PairedTest, adjusted_p: float | None, settings: ComparisonSettings) -> Measure:
     differences = values.differences
-    num, difference, spread = len(differences), mean(differences), spread_of(differences)
+    num, difference, spread = len(differences), round(mean(differences), DECIMALS) + 0.0, spread_of(differences)
     num_wins, num_losses = sum(value > 0 for value in differences), sum(value < 0 for value in differences)
     return Measure(
         name=values.name,

@@ -61,7 +61,9 @@ def success_interval(
 ) -> Interval:
     """Return the interval of a mean difference of success; it leaves out 0 only where the test tells it from none.
 
-    With one rollout a task it is Tango's, else (shares of rollouts) and where all tasks changed alike the bootstrap's.
+    Where all tasks that changed did so by one size, as they do with one rollout a task, it is Tango's times that size;
+    else the bootstrap's, which may hold 0 where the test tells: many small rises against a few large falls. Where all
+    tasks rose alike, and the test tells, those not seen are taken to fall by no more than that.
 
     Args:
         differences: `[n]` after minus before, each in [-1, 1].
@@ -74,13 +76,21 @@ def success_interval(
         DataError: No differences, or one is not finite.
     """
     data, sign = sorted_differences(differences)
-    if set(data.tolist()) <= {-1.0, 0.0, 1.0} and np.ptp(data):
+    is_told = test.p is not None and test.p <= 1 - confidence
+    sizes = np.unique(np.abs(data[data != 0]))
+    if len(sizes) == 1 and np.ptp(data):
         ends = tango_interval(int(np.sum(data > 0)), int(np.sum(data < 0)), len(data), confidence)
-        low, high = sorted(sign * end + 0.0 for end in ends)
+        low, high = sorted(sign * float(sizes[0]) * end + 0.0 for end in ends)
         found = Interval(low=low, high=high, confidence=confidence, method="tango")
     else:
-        found = paired_bootstrap_interval(differences, confidence=confidence, num_resamples=num_resamples, seed=seed)
-    is_told = test.p is not None and test.p <= 1 - confidence
+        is_alike = is_told and len(sizes) == 1
+        found = paired_bootstrap_interval(
+            differences,
+            confidence=confidence,
+            num_resamples=num_resamples,
+            seed=seed,
+            value_range=(-float(sizes[0]), 1.0) if is_alike else (-1.0, 1.0),
+        )
     if is_told or found.low <= 0 <= found.high:
         return found
     note = "widened to 0: the exact test does not tell it from none"

@@ -148,7 +148,7 @@ def paired_bootstrap_interval(
         confidence: In (0, 1).
         num_resamples: Draws of n pairs.
         seed: Of the draws.
-        value_range: Lowest and highest possible difference, symmetric around 0.
+        value_range: Lowest and highest possible difference where the differences lean above 0, as they are turned.
 
     Raises:
         DataError: No differences, or one is not finite.
@@ -214,7 +214,7 @@ def minimum_detectable_difference(spread: float, num_pairs: int, *, power: float
     """
     if num_pairs < 2:
         raise DataError(f"A spread needs at least 2 pairs, got {num_pairs}. Play more tasks")
-    quantiles = stats.t.ppf([1 - alpha / 2, power], num_pairs - 1)
+    quantiles = stats.t.ppf([1 - alpha / 2, power], float(num_pairs - 1))
     return float(np.sum(quantiles)) * spread / math.sqrt(num_pairs)
 
 

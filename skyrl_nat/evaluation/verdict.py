@@ -42,6 +42,9 @@ def verdict_of(measure: Measure, settings: ComparisonSettings) -> Verdict:
     if measure.difference * direction <= 0:
         sentence = f"cannot tell: more tasks moved one way, the mean did not: {_seen(measure, settings)}"
         return Verdict(decision=Decision.cannot_tell, sentence=sentence)
+    if measure.is_share and measure.interval.low <= 0 <= measure.interval.high:
+        sentence = f"cannot tell: more tasks moved one way, the mean may not have: {_seen(measure, settings)}"
+        return Verdict(decision=Decision.cannot_tell, sentence=sentence)
     decision = Decision.better if direction > 0 else Decision.worse
     return Verdict(decision=decision, sentence=f"{decision}: {_seen(measure, settings)}")
 

@@ -34,6 +34,8 @@ WEIGHTS: dict[str, float] = {
     "shaping_builds": 0.0,
 }
 """Weight of each part; parts that a task does not ask for are left out and the rest is scaled up."""
+VISIBLE_PARTS = tuple(name for name in WEIGHTS if name.startswith("shaping_"))
+"""Parts that pay without a hidden input answered rightly."""
 STANDALONE_SHARE = 0.5
 """Factor on right outputs of tools that work, but not from the workflow file."""
 

@@ -27,6 +27,8 @@ WEIGHTS: dict[str, float] = {
     "shaping_answers": 0.0,
 }
 """Weight of each part. `shaping_answers` pays for form alone: for models too small to get a first reward otherwise."""
+VISIBLE_PARTS = ("shaping_answers",)
+"""Parts that pay without a hidden requirement met."""
 REQUIRED = ("success", "coverage", "order", "shape")
 """Parts that are 1 where every requirement holds; the others say how well that was done."""
 NUM_EXECUTIONS = 16

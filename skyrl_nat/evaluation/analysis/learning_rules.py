@@ -149,12 +149,32 @@ def hacking(material: Material) -> list[Finding]:
     if success.high >= FOLLOWING * reward.change:
         sentence = f"Cannot tell whether success follows the reward: {change}."
         return [Finding("hacking", Severity.NOTE, sentence, evidence)]
-    rising = [part.name for part in material.parts if part.trend.direction is Direction.RISES]
+    rising = [part for part in material.parts if part.trend.direction is Direction.RISES]
+    names = [part.name for part in rising]
+    evidence |= {"rising_parts": ", ".join(names)}
+    if _is_by_hidden_tests(rising, reward):
+        sentence = (
+            f"Success does not follow the reward: {change} over {reward.num_points} points. Most of the rise is "
+            f"measured on hidden tests ({', '.join(names)}), of which a success needs all. Train longer, or take "
+            "easier tasks."
+        )
+        return [Finding("hacking", Severity.WARNING, sentence, evidence)]
     sentence = (
         f"Suspect of reward hacking: {change} over {reward.num_points} points. "
-        f"What rises: {_names(material.parts, rising)}. Read rollouts of the last steps, and see what else is paid."
+        f"What rises: {_names(material.parts, names)}. Read rollouts of the last steps, and see what else is paid."
     )
-    return [Finding("hacking", Severity.PROBLEM, sentence, evidence | {"rising_parts": ", ".join(rising)})]
+    return [Finding("hacking", Severity.PROBLEM, sentence, evidence)]
+
+
+def _is_by_hidden_tests(rising: list[PartChange], reward: Trend) -> bool:
+    """Return whether parts that are measured on hidden tests make most of the reward's rise.
+
+    Where the weights of the parts are not known, all that rise must be measured so.
+    """
+    if any(part.contribution is None for part in rising):
+        return all(part.is_hidden for part in rising)
+    gain = sum(part.contribution or 0.0 for part in rising if part.is_hidden)
+    return gain >= FOLLOWING * reward.change
 
 
 def _moved(trend: Trend) -> str:

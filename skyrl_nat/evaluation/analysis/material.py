@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
+from skyrl_nat.environments.registry import visible_parts
 from skyrl_nat.evaluation.analysis.reading import RunRecord
 from skyrl_nat.evaluation.analysis.rollout_table import PartWeights, part_weights
 from skyrl_nat.evaluation.analysis.series import Series, Trend, trend_of
@@ -20,6 +21,8 @@ class PartChange:
     trend: Trend
     weight: float | None
     """What one unit of it adds to the total; None where the parts do not make up the total."""
+    is_hidden: bool
+    """Whether it is measured on hidden tests, as its family says; False where the family does not say."""
 
     @property
     def contribution(self) -> float | None:
@@ -73,7 +76,14 @@ class Material:
     def parts(self) -> list[PartChange]:
         """Parts of the reward, what adds most to its change first."""
         weights = self.weights.weights if self.weights.is_good else {}
+        visible = [visible_parts(family) for family in self.train.table.families]
         changes = [
-            PartChange(name, self.trend(f"reward/{name}/mean"), weights.get(name)) for name in self.train.table.parts
+            PartChange(
+                name,
+                self.trend(f"reward/{name}/mean"),
+                weights.get(name),
+                is_hidden=all(names is not None and name not in names for names in visible),
+            )
+            for name in self.train.table.parts
         ]
         return sorted(changes, key=lambda part: (-abs(part.contribution or 0.0), part.name))

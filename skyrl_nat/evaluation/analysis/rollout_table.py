@@ -56,12 +56,15 @@ class RolloutTable:
         self._columns: dict[str, array[float]] = defaultdict(lambda: array("d"))
         self._parts: dict[str, array[float]] = {}
         self._tasks: dict[str, int] = {}
+        self.families = set[str]()
+        """Of the tasks."""
 
     def __len__(self) -> int:
         return len(self._columns["reward"])
 
     def add(self, step: int, group: RolloutGroup, *, is_held_out: bool = False) -> None:
         """Take the valid rollouts of a group; of a held-out task also screened ones, as failures, as in evaluations."""
+        self.families.add(group.task.family)
         task = self._tasks.setdefault(group.task.task_id, len(self._tasks))
         for rollout in judged(group) if is_held_out else group.valid_rollouts:
             reward = rollout.reward

@@ -17,6 +17,8 @@ MIN_POINTS = 9
 MAX_POINTS = 200
 """Of a picture or a test: of more, blocks are averaged; a picture shows no more, and all pairs would take long."""
 CONFIDENCE = 0.95
+RESIDUE = 1e-9
+"""Values of a third that differ by less than this share of the whole series' range are equal."""
 
 
 class Direction(StrEnum):
@@ -114,7 +116,7 @@ def trend_of(series: Series, *, alpha: float = ALPHA) -> Trend:
     change = float(late.mean() - early.mean())
     rho, p_value, low, high = 0.0, 1.0, math.nan, math.nan
     if len(points) >= MIN_POINTS:
-        low, high = _interval(early, late)
+        low, high = _interval(early, late, float(np.ptp(points.values)))
         if np.ptp(points.values) > 0:
             rho, p_value = map(float, stats.spearmanr(points.steps, points.values))
     direction = Direction.CANNOT_TELL
@@ -125,12 +127,22 @@ def trend_of(series: Series, *, alpha: float = ALPHA) -> Trend:
     return Trend(len(points), float(early.mean()), float(late.mean()), change, low, high, rho, p_value, direction)
 
 
-def _interval(early: np.ndarray, late: np.ndarray) -> tuple[float, float]:
-    """Return the bounds of the change of the mean (Welch)."""
+def _interval(early: np.ndarray, late: np.ndarray, spread: float) -> tuple[float, float]:
+    """Return the bounds of the change of the mean (Welch).
+
+    Thirds of equal values show no spread. At this confidence the share of others is at most `1 - (1 - 0.95)^(1/n)` in
+    each (rule of three), and they lie as far away as values of the series do; a series that never moves has no width.
+
+    Args:
+        early: Values of the first third.
+        late: As many of the last.
+        spread: Range of the whole series.
+    """
     change = float(late.mean() - early.mean())
+    if max(np.ptp(early), np.ptp(late)) <= RESIDUE * spread:
+        half = 2 * (1 - (1 - CONFIDENCE) ** (1 / len(early))) * spread
+        return change - half, change + half
     errors = [float(values.var(ddof=1)) / len(values) for values in (early, late)]
-    if sum(errors) == 0:
-        return change, change
     freedom = sum(errors) ** 2 / sum(
         error**2 / (len(values) - 1) for error, values in zip(errors, (early, late), strict=True)
     )

@@ -33,7 +33,16 @@ def test_a_gain_is_named_with_its_tasks_and_shown(tmp_path, capsys):
     told = dict(zip(header.replace("\\", "").split(" | "), success.split(" | "), strict=True))
     assert (told["rose"], told["fell"]) == ("10", "0")
     assert float(told["d_z"]) == pytest.approx(data["success"]["effect_size"], rel=0.01)
-    assert page.read_text().count("<svg") == 4
+    lines = markdown.splitlines()
+    sides = lines[lines.index("|  | before | from | to | after | from | to |") + 2 :][:2]
+    for line, name in zip(sides, ("success", "reward"), strict=True):
+        ends = [data[name][f"{side}_interval"][end] for side in ("before", "after") for end in ("low", "high")]
+        cells = [float(cell) for cell in line.strip("| ").split(" | ")[1:]]
+        assert [cells[place] for place in (1, 2, 4, 5)] == pytest.approx(ends, rel=1e-3)
+    html = page.read_text()
+    assert all(f">{name}</th>" in html for name in ("rose", "fell", "d_z"))
+    assert "Each side by itself" in html
+    assert html.count("<svg") == 4
 
 
 def test_the_same_pages_in_any_order_and_twice(tmp_path):

@@ -52,6 +52,14 @@ def test_the_range_is_zero_to_one_or_what_lies_beyond():
     assert Values(name="a", before=[-0.5], after=[3.0]).range == (-0.5, 3.0)
 
 
+def test_differences_that_cancel_have_a_mean_of_zero():
+    """The sum of 0.1, 0.2 and -0.3 is not 0 in floating point, and no number of tasks shows what is left."""
+    values = Values(name="reward", before=[0.1, 0.1, 0.5], after=[0.2, 0.3, 0.2])
+    assert sum(values.differences) != 0
+    (found,) = measures_of([values], QUICK)
+    assert (found.difference, found.num_tasks_needed) == (0.0, None)
+
+
 @pytest.mark.parametrize(
     "change",
     [

@@ -1,11 +1,12 @@
 """The sentences that end a comparison."""
 
+import numpy as np
 import pytest
 from evaluated import played, side
 
 from skyrl_nat.evaluation.comparison import compare
-from skyrl_nat.evaluation.measures import ComparisonSettings, RewardTest
-from skyrl_nat.evaluation.verdict import Decision
+from skyrl_nat.evaluation.measures import ComparisonSettings, RewardTest, Values, measures_of
+from skyrl_nat.evaluation.verdict import Decision, verdict_of
 
 QUICK = ComparisonSettings(num_resamples=200)
 
@@ -75,6 +76,41 @@ def test_many_small_rises_against_few_large_falls_are_not_called_better():
     assert (found.success.test.direction, found.success.difference) == (1, pytest.approx((14 - 18) / 300))
     assert found.verdict.decision is Decision.cannot_tell
     assert found.verdict.sentence.startswith("cannot tell: more tasks moved one way, the mean did not: success went")
+
+
+def test_small_rises_against_a_few_large_falls_are_not_called_better_where_the_mean_may_not_have_moved():
+    """Two rollouts a task: 12 tasks rise by a half, 2 fall by one; the interval of the mean holds 0."""
+    before = [played(f"t{index:02d}", 1.0, float(index in (12, 13))) for index in range(30)]
+    after = [
+        *(played(f"t{index:02d}", 1.0, 1.0) for index in range(12)),
+        *(played(f"t{index:02d}", 0.0, 0.0) for index in (12, 13)),
+        *before[14:],
+    ]
+    found = compare(before, after, settings=QUICK)
+    assert found.success.test.p == 2 * (1 + 14 + 91) / 2**14
+    assert found.success.interval.low < 0 < found.success.difference
+    assert found.verdict.decision is Decision.cannot_tell
+    assert found.verdict.sentence.startswith("cannot tell: more tasks moved one way, the mean may not have: success")
+
+
+@pytest.mark.parametrize("num_rollouts", [1, 2, 4])
+def test_interval_and_verdict_of_success_never_contradict_each_other(num_rollouts: int):
+    """Random tables; with several rollouts a task the share of successes is compared."""
+    rng = np.random.default_rng(num_rollouts)
+    told = set[Decision]()
+    for _ in range(150):
+        num, lean = int(rng.integers(6, 60)), rng.uniform(-0.3, 0.3)
+        before = rng.binomial(num_rollouts, 0.5, num)
+        after = np.where(rng.uniform(size=num) < 0.6, before, rng.binomial(num_rollouts, 0.5, num))
+        moved = np.clip(before + np.sign(lean), 0, num_rollouts)
+        after = np.where(rng.uniform(size=num) < abs(lean), moved, after)
+        shares = [(side / num_rollouts).tolist() for side in (before, after)]
+        (found,) = measures_of([Values(name="success", before=shares[0], after=shares[1], is_share=True)], QUICK)
+        decision = verdict_of(found, QUICK).decision
+        told.add(decision)
+        assert (decision is Decision.better) == (found.interval.low > 0)
+        assert (decision is Decision.worse) == (found.interval.high < 0)
+    assert told >= {Decision.better, Decision.worse, Decision.cannot_tell}
 
 
 def test_equal_rises_have_no_t_test():

@@ -9,6 +9,8 @@ from recorded_run import RecordedRun, group_of, judged, stages, train_run
 
 from skyrl_nat import cli
 from skyrl_nat.evaluation.analysis.analyze import analyze, write_analysis
+from skyrl_nat.evaluation.analysis.page import DRAWN, HEALTH, page_of
+from skyrl_nat.evaluation.pages import Figure
 
 HOSTILE = "<script>alert(1)</script> </pre> ``` | \ud800 \x1b[2J \u202e 🙂 東京"
 
@@ -102,6 +104,19 @@ def test_a_run_of_noise_has_no_claim_of_a_change(tmp_path):
     found = analyze(tmp_path).findings
     assert {finding.evidence.get("direction", "cannot tell") for finding in found} == {"cannot tell"}
     assert {str(finding.severity) for finding in found} == {"note"}
+
+
+def test_distance_and_staleness_are_drawn_where_there_are_any(folder, tmp_path):
+    metric = "rollout/staleness/mean"
+    run = train_run(tmp_path / "stale", play, num_steps=10, **{metric.replace("/", "__"): lambda step: float(step % 2)})
+    stale, fresh = (page_of(found.material, found.findings) for found in map(analyze, (run.folder, folder)))
+    drawn, others = (
+        {block.caption for block in page.blocks if isinstance(block, Figure)}
+        & {HEALTH[name].capitalize() for name in DRAWN}
+        for page in (stale, fresh)
+    )
+    assert drawn == {HEALTH[name].capitalize() for name in DRAWN}
+    assert drawn - others == {HEALTH[metric].capitalize()}
 
 
 def test_a_run_of_one_step_has_a_page_where_it_is_told_to_be(tmp_path, capsys):

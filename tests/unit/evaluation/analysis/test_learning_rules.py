@@ -74,6 +74,47 @@ def test_reward_without_success_is_a_suspect_with_the_parts_that_rise(tmp_path):
     assert found.evidence["success_high"] < 0.5 * found.evidence["change"]
 
 
+def partly_right(hidden: float, form: float):
+    """Return a player whose shares of right hidden inputs and of right form rise by so much; none succeeds."""
+
+    def play(step, rng):
+        right, build = (clipped(worth * step / 40 + rng.normal(0.1, 0.05)) for worth in (hidden, form))
+        parts = {"tools_oracle": right, "shaping_builds": build}
+        return judged("r", 0.5 * right + 0.5 * build, parts=parts, is_success=False)
+
+    return play
+
+
+@pytest.mark.parametrize(
+    ("hidden", "form", "family", "severity"),
+    [
+        (1.0, 0.0, "nat_agent", "warning"),
+        (0.8, 0.4, "nat_agent", "warning"),
+        (0.4, 0.8, "nat_agent", "problem"),
+        (0.0, 1.0, "nat_agent", "problem"),
+        (1.0, 0.0, "a family that names no parts", "problem"),
+    ],
+)
+def test_partial_gains_on_hidden_tests_are_a_warning_and_gains_of_form_a_problem(
+    tmp_path, hidden: float, form: float, family: str, severity: str
+):
+    train_run(tmp_path / "run", partly_right(hidden, form), family=family)
+    (found,) = findings_in(tmp_path / "run", "hacking")
+    assert str(found.severity) == severity
+    assert ("Suspect of reward hacking" in found.sentence) == (severity == "problem")
+
+
+def test_of_parts_that_do_not_make_up_the_reward_all_that_rise_must_be_measured_on_hidden_tests(tmp_path):
+    def play(step, rng, form):
+        right = clipped(step / 40 + rng.normal(0, 0.05))
+        parts = {"tools_oracle": right, "shaping_builds": form * right}
+        return judged("r", clipped(step / 80 + rng.normal(0.2, 0.2)), parts=parts, is_success=False)
+
+    for name, form, severity in (("hidden", 0.0, "warning"), ("both", 1.0, "problem")):
+        train_run(tmp_path / name, lambda step, rng, form=form: play(step, rng, form), family="nat_agent")
+        assert severities(tmp_path / name, "hacking") == [severity]
+
+
 def test_reward_with_success_is_none(tmp_path):
     train_run(tmp_path / "run", learner)
     assert findings_in(tmp_path / "run", "hacking") == []

@@ -32,6 +32,19 @@ def test_the_interval_is_that_of_welch():
     assert (found.low, found.high) == (pytest.approx(low), pytest.approx(high))
 
 
+def test_thirds_of_equal_values_are_no_certainty():
+    """Of ten equal values, at most 1 - 0.05^0.1 = 25.9 % are others; the change is known to twice that."""
+    values = [0.1 + 0.2] * 5 + [0.3] * 5 + [0.5] * 10 + [0.8] * 10
+    found, half = trend_of(series(values)), 2 * (1 - 0.05**0.1) * 0.5
+    assert (found.low, found.high) == pytest.approx((0.5 - half, 0.5 + half))
+    assert found.direction is Direction.RISES
+    few = trend_of(series([0.0] * 3 + [0.5] * 3 + [1.0] * 3))
+    assert few.low < 0
+    assert few.direction is Direction.CANNOT_TELL
+    never = trend_of(series([0.5] * 30))
+    assert (never.low, never.high) == (0.0, 0.0)
+
+
 def test_noise_has_no_trend():
     claims = [trend_of(series(noise(seed))).direction is not Direction.CANNOT_TELL for seed in range(400)]
     assert sum(claims) <= 0.02 * len(claims)
