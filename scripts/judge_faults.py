@@ -1,9 +1,24 @@
-"""Deliberate faults of what plays, judges and collects: sandbox, validator, data."""
+"""Deliberate faults of what judges, compares and collects: verdicts, sandbox, validator, intervals, data."""
 
 from fault import in_file
 
 # fmt: off
 JUDGE_FAULTS = [
+    *in_file("evaluation/paired_shares.py", "evaluation/test_paired_shares.py",
+        ("contradicts-the-test", "if is_told or found.low <= 0 <= found.high:", "if True:"),
+        ("losses-forgotten", "constant = -num_losses * difference", "constant = 0.0 * difference")),
+    *in_file("rollouts/runner.py", "rollouts/test_scoring.py",
+        ("failed-verdict-is-judged-again", "scored = await self._score_once(self._score, task, rollout)",
+         "scored = rollout = await self._score_once(self._score, task, rollout)"),
+        ("seconds-of-verdicts-forgotten", "time.monotonic() - last_played_s)", "0.0)")),
+    *in_file("cluster/clients.py", "cluster/test_clients.py",
+        ("tokens-travel-to-validators", '"score", task, _to_judge(rollout))', '"score", task, rollout)'),
+        ("busy-worker-in-turn", "min(ready, key=lambda rank: self._num_calls[rank])", "ready[0]"),
+        ("verdicts-of-other-groups", "judged = [group, ", "judged = ["),
+        ("same-answer-judged-again", "known = self._verdicts.get(key)", "known = None"),
+        ("lost-verdict-is-shared", "if known is not None and judged.reward is None:", "if False:"),
+        ("who-gives-up-cancels-for-all", "asyncio.shield(known or self._begin(key, task, rollout))",
+         "(known or self._begin(key, task, rollout))")),
     *in_file("rewards/worker.py", "rewards/test_worker.py",
         ("failing-validator-unnoticed", "outcome=Outcome.VALIDATOR_FAILURE, reason", "reason"),
         ("suspects-not-dropped", "self._screen is Screen.drop", "self._screen is None"),
