@@ -1,4 +1,4 @@
-"""Generate with one raw `vllm.LLM` at its best settings and print one JSON line. Started by `rollout_vs_raw.py`.
+"""Generate with one raw `vllm.LLM` at its best settings and print one JSON line. Started by `against_peers.py`.
 
 usage: raw_rollout.py MODEL_FOLDER [--tasks 64] [--rollouts 8] [--tokens 256] [--repeats 4]
 """

@@ -3,14 +3,15 @@
 #
 #   usage: bash benchmarks/run.sh OUT SMOLLM2_FOLDER BAR [BAR ...]
 #
-#   one card    p1 p1-1.5b p2 p2-1.5b p3 p4 p6 sources engine-start presets
+#   one card    p1-p2 p1-p2-1.5b p3 p4 p6 sources engine-start presets
 #   two cards   p4 p5 p7 p8 p8-apart (SKYRL_NAT_SANDBOX_PYTHON names an interpreter with NAT)
 #   eight cards i1 i2 i3 i3-apart i4 i5 (settings that a plan says fit 80 GB a card; none has been run on eight)
 #
 # Writes OUT/BAR.json and OUT/BAR.log; random models of 1.5B, 7B and 32B are made in OUT/models once. A bar that fails
-# does not stop the others; the exit code is then 1. TRL must be there for p2 and p2-1.5b (benchmarks/requirements.txt).
+# does not stop the others; the exit code is then 1. TRL must be there for p1-p2 and p1-p2-1.5b (benchmarks/requirements.txt),
+# which write OUT/BAR-P1.json and OUT/BAR-P2.json.
 set -uo pipefail
-[ $# -ge 3 ] || { sed -n '2,11p' "${BASH_SOURCE[0]}" >&2; exit 2; }
+[ $# -ge 3 ] || { sed -n '2,12p' "${BASH_SOURCE[0]}" >&2; exit 2; }
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 export PYTHONPATH="$here/..${PYTHONPATH:+:$PYTHONPATH}" PYTHONUNBUFFERED=1
 out=$1 smollm2=$2
@@ -22,10 +23,7 @@ model() {
   [ -f "$out/models/$1/config.json" ] || python3 "$here/random_model.py" "$1" "$out/models/$1" "$smollm2" >&2
   echo "$out/models/$1"
 }
-three=(cluster.num_engines=3 cluster.num_engines_per_gpu=3)
 quick=(model.compile=true model.logprob_chunk_tokens=4096)
-# Engines and trainer of these sizes fit on a card at once.
-beside=(engine.sleep=false engine.gpu_memory_fraction=0.08)
 # One token in 217 of a random model holds a z, which ends a turn as a real model would.
 judges=(--workers 8 environment.sandbox.num_servers=4 'rollout.stop=["z"]'
   rollout.max_new_tokens=1500 rollout.max_total_tokens=8192)
@@ -39,11 +37,9 @@ half=(model=qwen25_coder_32b model.offload=none model.dtype=bfloat16 cluster.sta
 measure() {
   local bar=$1
   case $bar in
-    p1) set -- rollout_vs_raw.py "$smollm2" --engines 1 3 "${quick[@]:1}" ;;
-    p1-1.5b) set -- rollout_vs_raw.py "$(model qwen2.5-1.5b)" --engines 1 3 trainer.micro_batch_tokens=16384 ;;
-    p2) set -- grpo_step_vs_trl.py "$smollm2" "${three[@]}" "${beside[@]}" "${quick[@]}" ;;
-    p2-1.5b) set -- grpo_step_vs_trl.py "$(model qwen2.5-1.5b)" --micro-batch 16 --checkpointing \
-      "${three[@]}" "${beside[@]}" "${quick[@]}" engine.gpu_memory_fraction=0.06 trainer.micro_batch_tokens=24576 ;;
+    p1-p2) set -- against_peers.py "$smollm2" "${quick[@]}" engine.sleep=false ;;
+    p1-p2-1.5b) set -- against_peers.py "$(model qwen2.5-1.5b)" --micro-batch 16 --checkpointing "${quick[@]}" \
+      engine.sleep=false trainer.micro_batch_tokens=24576 ;;
     p3) set -- trainer_mfu.py "$(model qwen2.5-1.5b)" --tokens 16384 32768 49152 "${quick[@]}" ;;
     p4) set -- weight_push.py "$(model qwen2.5-1.5b)" ;;
     p5) set -- async_vs_sync.py "$smollm2" ;;
@@ -59,7 +55,7 @@ measure() {
     i3-apart) set -- weight_push.py "$(model qwen2.5-32b)" --bar I3 --variants apart --gpus 8 --gpus-per-engine 4 \
       --limit-s 3600 "${half[@]}" ;;
     i4) set -- async_vs_sync.py "$(model qwen2.5-1.5b)" --bar I4 --splits 4+4 6+2 --tasks 64 --mean 512 \
-      --limit-s 1800 rollout.max_concurrent_rollouts=1536 trainer.micro_batch_tokens=16384 "${quick[@]}" ;;
+      --limit-s 1800 trainer.micro_batch_tokens=16384 "${quick[@]}" ;;
     i5) set -- validators_wait.py "$smollm2" --bar I5 --gpus 8 --as-played --steps 10 --tasks 64 --workers 16 \
       --limit-s 3600 environment.sandbox.num_servers=4 "${quick[@]}" ;;
     sources) set -- logprob_sources.py "$smollm2" ;;

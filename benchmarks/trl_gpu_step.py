@@ -1,4 +1,4 @@
-"""One TRL GRPOTrainer run with colocated vLLM on a GPU; prints one JSON line. Started by `grpo_step_vs_trl.py`.
+"""One TRL GRPOTrainer run with colocated vLLM on a GPU; prints one JSON line. Started by `against_peers.py`.
 
 usage: trl_gpu_step.py MODEL_FOLDER [--tasks 64] [--rollouts 8] [--tokens 256] [--steps 4] [--micro-batch 32]
        [--checkpointing]                      (needs the packages of benchmarks/requirements.txt)

@@ -17,6 +17,7 @@ interpreter is `.venv-nat` beside the package, or what SKYRL_NAT_SANDBOX_PYTHON 
 """
 
 import argparse
+import asyncio
 import contextlib
 import json
 import sys
@@ -30,7 +31,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from bars import attempt, parse, write_result
+from bars import GRACE_S, attempt, parse, write_result
 from open_story import in_open_run
 from story_run import QUIET, account, layout
 
@@ -161,8 +162,14 @@ def play_solutions() -> None:
     RemoteRewards.score = score_solution
 
 
-async def watched(run: Run, watch: Watch) -> dict[str, Any]:
-    """Train with a watch on what is in flight, and on the CPU seconds of those who judge."""
+async def watched(run: Run, watch: Watch, deadline: float) -> dict[str, Any]:
+    """Train with a watch on what is in flight, and on the CPU seconds of those who judge.
+
+    Args:
+        run: Open, not begun.
+        watch: Counts what is in flight.
+        deadline: On the monotonic clock; what is left then is not played, and the figures are those of whole steps.
+    """
     watch.num_engines = run.engines.size
     run.rollout_phase = partial(watch.phase, run.rollout_phase)
     watch.roots = lambda: {
@@ -170,16 +177,21 @@ async def watched(run: Run, watch: Watch) -> dict[str, Any]:
         for group in run.topology.groups
         if group.role in JUDGES
     }
-    await train(run)
-    used = cpu_seconds(watch.roots())
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(deadline - time.monotonic()):
+            await train(run)
+    watch.cpu_s.append(cpu_seconds(watch.roots()))
     steps = [json.loads(line) for line in (run.folder / "metrics.jsonl").open()]
-    shares = [wait / (watch.num_engines * step["time/step_s"]) for wait, step in zip(watch.waits, steps, strict=True)]
-    measured = slice(1, None) if len(steps) > 1 else slice(None)
+    if not steps:
+        raise RuntimeError("A step must end before the limit. Raise --limit-s, or lower --tasks.")
+    shares = [wait / (watch.num_engines * step["time/step_s"]) for wait, step in zip(watch.waits, steps, strict=False)]
+    used, waits = watch.cpu_s[len(steps)], watch.waits[: len(steps)]
+    measured = slice(1, len(steps)) if len(steps) > 1 else slice(1)
     seconds = sum(step["time/step_s"] for step in steps[measured])
     before, cores = watch.cpu_s[measured][0], look().cpu.num_cores
     keys = ("turns/mean", "score_s/mean", "score_s/max", "environment_s/mean", "generate_s/mean", "num_valid")
     return {
-        "share": sum(watch.waits[measured]) / (watch.num_engines * seconds),
+        "share": sum(waits[measured]) / (watch.num_engines * seconds),
         "cpu_share": {role: (used[role] - before[role]) / (seconds * cores) for role in used},
         "cores": cores,
         "share_by_step": shares,
@@ -215,9 +227,9 @@ def measure(folder: Path, options: argparse.Namespace, overrides: list[str]) -> 
     ]
     if not options.as_played:
         play_solutions()
-    watch = Watch()
+    watch, deadline = Watch(), time.monotonic() + options.limit_s - GRACE_S
     watch.count_all()
-    return {**in_open_run(chosen, lambda run: watched(run, watch), options.limit_s), "overrides": chosen}
+    return {**in_open_run(chosen, lambda run: watched(run, watch, deadline), options.limit_s), "overrides": chosen}
 
 
 def main() -> int:

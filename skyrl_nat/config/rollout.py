@@ -75,8 +75,9 @@ class RolloutConfig:
     quarantine_after: int = 3
     """A task of which this many groups in a row were lost to failures that are not the policy's is played no more, and
     listed in `quarantine.jsonl`; 0 leaves every task in."""
-    max_concurrent_rollouts: int = 512
-    """Rollouts in flight at most, over all engines."""
+    max_concurrent_rollouts: int = 0
+    """Rollouts in flight at most, over all engines; 0 takes as many as these sample at once, and at least 512, since a
+    rollout that waits for its environment leaves room to others."""
 
     def __post_init__(self) -> None:
         require_finite(self, "rollout")
@@ -88,9 +89,10 @@ class RolloutConfig:
             "max_total_tokens",
             "temperature",
             "rollout_timeout_s",
-            "max_concurrent_rollouts",
         )
-        require_not_negative(self, "rollout", "eval_temperature", "max_retries", "quarantine_after")
+        require_not_negative(
+            self, "rollout", "eval_temperature", "max_retries", "quarantine_after", "max_concurrent_rollouts"
+        )
         require(
             self.top_p == 1.0,
             "rollout.top_p",

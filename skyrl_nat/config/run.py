@@ -24,6 +24,7 @@ from skyrl_nat.config.recovery import RecoveryConfig
 from skyrl_nat.config.rollout import AdapterPush, EngineConfig, EngineKind, RolloutConfig
 
 MAX_VLLM_RANK = 512
+_FEWEST_IN_FLIGHT = 512
 
 
 @dataclass(kw_only=True, slots=True)
@@ -344,6 +345,12 @@ class RunConfig:
     def pushes_adapters(self) -> bool:
         """Whether adapters alone travel to the engines."""
         return self.model.lora.rank > 0 and self.engine.adapters is AdapterPush.separate
+
+    @property
+    def max_concurrent_rollouts(self) -> int:
+        """Rollouts in flight at most, over all engines."""
+        at_once = self.cluster.num_engines * self.engine.max_num_seqs
+        return self.rollout.max_concurrent_rollouts or max(_FEWEST_IN_FLIGHT, at_once)
 
     @property
     def run_dir(self) -> Path:

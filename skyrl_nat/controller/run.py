@@ -81,10 +81,8 @@ class Run:
     ) -> None:
         """Wire the parts; nothing is started here."""
         self.config = config
-        self.folder = config.run_dir
-        self.model_path = model_path
-        self.console = console
-        self.tracker = tracker
+        self.folder, self.model_path = config.run_dir, model_path
+        self.console, self.tracker = console, tracker
         self.topology = topology
         self.policy, self.reference, self.engines = topology.policy, topology.reference, topology.engines
         self.data = data
@@ -113,6 +111,7 @@ class Run:
             player=self._make_player(policy, self.gateway),
             score=topology.rewards.score if topology.rewards else None,
             config=config.rollout,
+            max_in_flight=config.max_concurrent_rollouts,
         )
         self.account = StepAccountant(config, topology, model_path)
         self.keeper = Keeper(

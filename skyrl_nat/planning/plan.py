@@ -88,7 +88,7 @@ def loop_shape(config: RunConfig, setting: Setting) -> LoopShape:
     part = config.trainer.tasks_per_step / tasks
     engines = cluster.num_engines / part
     at_once = min(config.engine.max_num_seqs, _kv_sequences(config, setting))
-    at_once = min(at_once, math.ceil(config.rollout.max_concurrent_rollouts / cluster.num_engines))
+    at_once = min(at_once, math.ceil(config.max_concurrent_rollouts / cluster.num_engines))
     judges = cluster.num_reward_workers * config.environment.sandbox.num_servers
     cores = _CORES_PER_GPU * cluster.num_nodes * cluster.num_gpus_per_node
     if cores:

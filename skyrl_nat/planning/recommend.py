@@ -75,7 +75,6 @@ def _changes(config: RunConfig, num_gpus: int) -> Iterator[Change]:
     """Yield every layout of so many GPUs as changes."""
     per_node = min(max(config.cluster.num_gpus_per_node, USUAL_NODE), num_gpus)
     base = {"cluster.num_gpus_per_node": per_node, "cluster.num_nodes": -(-num_gpus // per_node)}
-    in_flight = config.trainer.tasks_per_step * config.trainer.rollouts_per_task
     for size in _ENGINE_SIZES:
         if num_gpus % size == 0:
             yield {
@@ -87,7 +86,6 @@ def _changes(config: RunConfig, num_gpus: int) -> Iterator[Change]:
                 "cluster.num_gpus_per_engine": size,
                 "cluster.num_engines_per_gpu": 1,
                 "trainer.staleness": 0,
-                "rollout.max_concurrent_rollouts": max(config.rollout.max_concurrent_rollouts, in_flight),
             }
     for share in SHARES:
         trainer = max(1, round(num_gpus * share))
@@ -107,9 +105,6 @@ def _changes(config: RunConfig, num_gpus: int) -> Iterator[Change]:
                     "engine.gpu_memory_fraction": _APART_FRACTION,
                     "model.offload": Offload.none,
                     "trainer.staleness": staleness,
-                    "rollout.max_concurrent_rollouts": max(
-                        config.rollout.max_concurrent_rollouts, in_flight * (1 + staleness)
-                    ),
                     **_ratio(config),
                 }
 

@@ -1,6 +1,7 @@
 """Playing one group: G rollouts of one task, each by a player, each scored as soon as it is played."""
 
 import asyncio
+import sys
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -26,18 +27,21 @@ class Player(Protocol):
 class GroupRunner:
     """Plays groups. Whatever happens in a rollout becomes its outcome; only cancellation passes through."""
 
-    def __init__(self, *, player: Player, score: ScoreFn | None, config: RolloutConfig) -> None:
+    def __init__(
+        self, *, player: Player, score: ScoreFn | None, config: RolloutConfig, max_in_flight: int | None = None
+    ) -> None:
         """Make a runner.
 
         Args:
             player: Plays single rollouts.
             score: Scores a rollout of a task; None takes the sum of the environment's step rewards.
-            config: Limits and retries.
+            config: Retries.
+            max_in_flight: Rollouts at most, of all groups; None sets no limit.
         """
         self._player = player
         self._score = score
         self._config = config
-        self._slots = asyncio.Semaphore(config.max_concurrent_rollouts)
+        self._slots = asyncio.Semaphore(max_in_flight or sys.maxsize)
         self.num_finished = 0
         """Turns that the policy answered, and rollouts played or scored to their end, for whoever watches progress."""
         self.num_playing = 0

@@ -38,7 +38,10 @@ def test_each_push_changes_the_answers_and_sleep_loses_nothing(tmp_path: Path) -
         max_num_seqs=4,
         gpu_memory_fraction=0.3,
         enforce_eager=False,
-        extra={"compilation_config": {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": [1]}},
+        extra={
+            "compilation_config": {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": [1]},
+            "kv_cache_memory_bytes": 2**28,
+        },
     )
     engine = VllmEngine(str(folder), config, max_model_len=256, device="cuda", seed=0, num_threads=1, lora=LORA)
 

@@ -1,5 +1,6 @@
 """On a GPU: memory that is given up is free for others, and comes back at the bus's speed with the same bits."""
 
+import gc
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,6 +46,8 @@ def test_nearly_all_memory_is_free_while_away_and_training_goes_on_alike(tmp_pat
                 assert rate > 5
         digests.append(worker.parameter_digest())
         worker.close()
+        del worker
+        gc.collect()  # FSDP2's modules name each other
     assert digests[0] == digests[1]
     process_group.destroy_group()
 

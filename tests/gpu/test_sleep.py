@@ -15,14 +15,18 @@ from skyrl_nat.weight_sync.manifest import spec_of
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 DEVICE = "cuda"
-GRAPHS = {"compilation_config": {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": [1, 4]}}
+EXTRA = {
+    "compilation_config": {"mode": 0, "cudagraph_mode": "FULL_DECODE_ONLY", "cudagraph_capture_sizes": [1, 4]},
+    "kv_cache_memory_bytes": 2**28,
+}
+"""A given size, since an engine that looks for free memory does not start while others give some back."""
 CONFIG = EngineConfig(
     kind=EngineKind.vllm,
     dtype="bfloat16",
     max_num_seqs=4,
     gpu_memory_fraction=0.3,
     enforce_eager=False,
-    extra=GRAPHS,
+    extra=EXTRA,
     sleep=True,
 )
 

@@ -14,12 +14,12 @@ ROOT = Path(__file__).parents[2]
 SMALL = ("engine=hf", "weight_sync=host")
 
 
-def measure(folder, script, *arguments, hidden_size=64, overrides=SMALL):
+def measure(folder, script, *arguments, hidden_size=64, overrides=SMALL, result="result.json"):
     model, output = make_tiny_model(folder / "model", hidden_size=hidden_size), folder / "result.json"
     path = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
     command = [sys.executable, str(ROOT / "benchmarks" / script), str(model), "--output", str(output)]
     subprocess.run([*command, *arguments, *overrides], check=True, env={**os.environ, "PYTHONPATH": path}, timeout=240)
-    return json.loads(output.read_text())
+    return json.loads((folder / result).read_text())
 
 
 def test_steps_ahead_train_the_rollouts_that_were_planned(tmp_path):
@@ -72,10 +72,10 @@ def test_presets_are_run_and_a_bad_end_is_counted(tmp_path):
     assert "optimizer.max_skipped_steps" in result["raw"]["runs"][0]["error"]
 
 
-def test_rollouts_are_timed_beside_raw_vllm(tmp_path):
+def test_rollouts_and_steps_are_timed_beside_peers(tmp_path):
     # Attention kernels of vLLM on CPU want a head size of at least 32.
-    small = ("--tasks", "2", "--rollouts", "2", "--tokens", "8", "--steps", "2", "--engines", "1")
-    raw = measure(tmp_path, "rollout_vs_raw.py", *small, hidden_size=128, overrides=())["raw"]
+    small = ("--tasks", "2", "--rollouts", "2", "--tokens", "8", "--steps", "2", "--engines", "1", "--peers", "raw")
+    raw = measure(tmp_path, "against_peers.py", *small, hidden_size=128, overrides=(), result="result-P1.json")["raw"]
     assert raw["ours"]["1"]["ratio"] == raw["ours"]["1"]["tokens_per_s"] / raw["raw"]["tokens_per_s"] > 0
 
 

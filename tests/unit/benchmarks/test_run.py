@@ -22,10 +22,8 @@ EIGHT_CARDS = {"i1": 1, "i2": 4, "i3": 1, "i3-apart": 1, "i4": 7, "i5": 1}
 """Bars of one node of eight cards, and the runs of each."""
 NODE = NodeResources(name="node", num_cpus=128, num_gpus=8)
 BARS = [
-    "p1",
-    "p1-1.5b",
-    "p2",
-    "p2-1.5b",
+    "p1-p2",
+    "p1-p2-1.5b",
     "p3",
     "p4",
     "p5",
@@ -67,8 +65,8 @@ def test_every_bar_is_called_and_one_that_fails_does_not_stop_the_others(tmp_pat
     assert done.stderr.strip() == f"p3 failed, see {tmp_path}/out/p3.log"
     calls = {bar: (tmp_path / "out" / f"{bar}.log").read_text().split() for bar in BARS}
     assert all(call[-2:] == ["--output", f"{tmp_path}/out/{bar}.json"] for bar, call in calls.items())
-    assert calls["p2-1.5b"][1] == f"{tmp_path}/out/models/qwen2.5-1.5b"
-    assert "engine.sleep=false" in calls["p2-1.5b"]
+    assert calls["p1-p2-1.5b"][1] == f"{tmp_path}/out/models/qwen2.5-1.5b"
+    assert "engine.sleep=false" in calls["p1-p2-1.5b"]
     assert 'rollout.stop=["z"]' in calls["p8"]
     assert calls["p6"][1] == "/models/small"
 

@@ -156,3 +156,15 @@ def test_what_deepspeed_does_not_do_here_is_refused(override: str):
         load_config(["cluster.strategy=deepspeed", *common, override])
     load_config([*common, override])
     load_config(["cluster.strategy=deepspeed", *common, "model.lora.rank=4"])
+
+
+@pytest.mark.parametrize(
+    ("overrides", "expected"),
+    [
+        ((), 512),
+        ((*GPUS, "cluster.num_engines_per_gpu=3", "cluster.num_engines=3", "engine.gpu_memory_fraction=0.1"), 1536),
+        ((*GPUS, "rollout.max_concurrent_rollouts=7"), 7),
+    ],
+)
+def test_as_many_rollouts_are_played_at_once_as_engines_sample(overrides: tuple[str, ...], expected: int):
+    assert load_config(list(overrides)).max_concurrent_rollouts == expected

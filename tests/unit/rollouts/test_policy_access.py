@@ -20,7 +20,7 @@ class ThreeTurns:
         self.seen: list[int] = []
         """What the runner had counted at each request."""
         self.policy = PolicyAccess(generate=self.generate, codec=None, config=config, seed=0)  # type: ignore[arg-type]
-        self.runner = GroupRunner(player=self, score=self.score, config=config)
+        self.runner = GroupRunner(player=self, score=self.score, config=config, max_in_flight=1)
 
     async def generate(self, request: GenerationRequest) -> Completion:
         self.seen.append(self.runner.num_finished)
@@ -43,7 +43,7 @@ class ThreeTurns:
 
 def test_answered_turns_and_played_and_scored_rollouts_are_counted() -> None:
     """Two rollouts of three turns, one after the other: 6 answers, 2 played, 2 scored; no answer counts nothing."""
-    player: Any = ThreeTurns(RolloutConfig(max_concurrent_rollouts=1))
+    player: Any = ThreeTurns(RolloutConfig())
     task = Task(task_id="t", family="f", payload={})
     asyncio.run(player.runner.play_group(task, 0, num_rollouts=2, temperature=1.0))
     assert player.seen == [0, 0, 1, 2, 5, 6, 7]
